@@ -1,0 +1,223 @@
+//! The one table of the commands. Registration, `COMMAND DOCS`, key specifications, access
+//! control and the command reference all come from it.
+
+/// What a command does; its place in [`COMMANDS`] is its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is described in the table")]
+pub enum Verb {
+    Push,
+    MPush,
+    Lease,
+    Ack,
+    AckLease,
+    Nack,
+    Release,
+    Extend,
+    Reap,
+    Redrive,
+    Set,
+    Del,
+    Purge,
+    Get,
+    Peek,
+    Len,
+    Info,
+    Create,
+    Alter,
+    Apply,
+}
+
+/// What a command does to its key, for access control and clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads: needs `%R~`.
+    Read,
+    /// Adds jobs or the queue, returns nothing stored: needs `%W~`.
+    Insert,
+    /// Changes jobs and returns what is stored: needs `%R~` and `%W~`.
+    ReadWrite,
+    /// Changes or removes jobs, returns nothing stored: needs `%W~`.
+    Update,
+}
+
+/// One command.
+#[derive(Debug)]
+pub struct Command {
+    /// What it does.
+    pub verb: Verb,
+    /// Its name, lower case, as the server registers it.
+    pub name: &'static str,
+    /// The arguments in the notation of the command reference. Capitals are keywords, `[]` is
+    /// optional, `...` repeats, `|` is one of.
+    pub syntax: &'static str,
+    /// The number of arguments with the name; negative: at least.
+    pub arity: i32,
+    /// Flags in the module API's spelling.
+    pub flags: &'static str,
+    /// What it does to its key, which is always the first argument.
+    pub access: Access,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Cost.
+    pub complexity: &'static str,
+    /// What it replies.
+    pub reply: &'static str,
+}
+
+#[cfg(test)]
+const JOB_OPTIONS: &str = "[DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms]";
+
+macro_rules! command {
+    ($verb:ident, $name:literal, $arity:literal, $flags:literal, $access:ident, $syntax:expr,
+     $summary:literal, $complexity:literal, $reply:literal) => {
+        Command {
+            verb: Verb::$verb,
+            name: $name,
+            syntax: $syntax,
+            arity: $arity,
+            flags: $flags,
+            access: Access::$access,
+            summary: $summary,
+            complexity: $complexity,
+            reply: $reply,
+        }
+    };
+}
+
+/// All commands, in the order of [`Verb`].
+pub static COMMANDS: &[Command] = &[
+    command!(Push, "rq.push", -3, "write deny-oom fast", Insert,
+        "key payload [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms]",
+        "Adds a job. Makes the queue if there is none.",
+        "O(log n)",
+        "The job's id."),
+    command!(MPush, "rq.mpush", -4, "write deny-oom", Insert,
+        "key n payload [payload ...] [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms]",
+        "Adds several jobs with the same options, all or nothing.",
+        "O(k log n) for k jobs",
+        "Array of ids."),
+    command!(Lease, "rq.lease", -3, "write blocking", ReadWrite,
+        "key consumer [COUNT n] [LEASE ms] [BLOCK ms] [MAXBYTES n] [META]",
+        "Takes jobs for a while: each is this consumer's until its lease ends, then anybody's again.",
+        "O(k log n) for k jobs",
+        "Array of [id, token, deliveries, payload, lease-ms] (META appends the map of RQ.GET without payload), or null when nothing can be leased. BLOCK 0 waits for ever; inside MULTI and scripts BLOCK is ignored."),
+    command!(Ack, "rq.ack", -4, "write fast", Update,
+        "key id token [id token ...]",
+        "Finishes jobs: they are done and never come back.",
+        "O(k log n) for k pairs",
+        "Per pair: 1 finished, 0 not yours (leased again since, or already settled otherwise), -1 no such job."),
+    command!(AckLease, "rq.acklease", -5, "write blocking", ReadWrite,
+        "key id token consumer [COUNT n] [LEASE ms] [BLOCK ms] [MAXBYTES n] [META]",
+        "Finishes a job and leases the next in one call.",
+        "O(k log n) for k jobs",
+        "[code, jobs]: the code of RQ.ACK, and the reply of RQ.LEASE. The acknowledgement counts even if the wait ends empty."),
+    command!(Nack, "rq.nack", -4, "write fast", Update,
+        "key id token [id token ...] [DELAY ms] [ERROR text] [DEAD]",
+        "Reports failure: the job waits by the queue's backoff (or DELAY) and is tried again, or goes to dead when its deliveries are spent, or at once with DEAD.",
+        "O(k log n) for k pairs",
+        "Per pair: 1 will be retried, 2 went to dead, 0 not yours, -1 no such job."),
+    command!(Release, "rq.release", -4, "write fast", Update,
+        "key id token [id token ...] [DELAY ms] | key CONSUMER consumer",
+        "Gives jobs back unspent: this delivery is not counted. With CONSUMER: all that it holds.",
+        "O(k log n) for k jobs",
+        "Per pair: 1 given back, 0 not yours, -1 no such job. With CONSUMER: the number given back."),
+    command!(Extend, "rq.extend", -4, "write fast", Update,
+        "key id token [id token ...] [LEASE ms]",
+        "Heartbeat: the lease ends ms from now (without LEASE: as long as it was given).",
+        "O(k log n) for k pairs",
+        "Per pair: 1 extended, 0 not yours, -1 no such job: stop working on it."),
+    command!(Reap, "rq.reap", -2, "write", ReadWrite,
+        "key [COUNT n] [CONSUMER consumer | ID id [id ...]]",
+        "Ends leases now: the expired ones, or all of a dead consumer, or those of certain jobs. Each counts as an expiry.",
+        "O(k log n) for k jobs",
+        "Array of [id, state, deliveries, consumer]."),
+    command!(Redrive, "rq.redrive", -3, "write", Update,
+        "key id [id ...] | key COUNT n [REASON reason] [AFTER unix-ms] [BEFORE unix-ms] [SPREAD ms] [PRIORITY n]",
+        "Brings dead jobs back with a fresh budget of deliveries.",
+        "O(k log n) for k jobs",
+        "Per id: 1 brought back, 0 not dead, -1 no such job. With COUNT: [moved, skipped, more], more being 1 if it is worth calling again."),
+    command!(Set, "rq.set", -5, "write fast", Update,
+        "key id [PRIORITY n] [DELAY ms | AT unix-ms]",
+        "Changes the priority or the due time of a waiting job; DELAY 0 makes it ready.",
+        "O(log n)",
+        "1 set, 0 not waiting, -1 no such job."),
+    command!(Del, "rq.del", -3, "write fast", Update,
+        "key id [id ...]",
+        "Cancels jobs in any state. The worker of a leased one learns it from its next RQ.EXTEND.",
+        "O(k log n) for k jobs",
+        "The number of jobs removed."),
+    command!(Purge, "rq.purge", -3, "write", Update,
+        "key READY | DELAYED | DEAD | DONE [COUNT n] [REASON reason] [BEFORE unix-ms]",
+        "Removes jobs of one state in that state's order, at most COUNT (1000). REASON selects among dead ones. BEFORE: those that became ready, are due, died or were done before that time.",
+        "O(k log n) for k jobs",
+        "The number of jobs removed."),
+    command!(Get, "rq.get", 3, "readonly fast", Read,
+        "key id",
+        "Shows one job.",
+        "O(log n)",
+        "Map of the job, null if it is unknown."),
+    command!(Peek, "rq.peek", -3, "readonly", Read,
+        "key READY | DELAYED | LEASED | DEAD | DONE [CURSOR cursor] [COUNT n] [NOPAYLOAD]",
+        "Shows jobs of one state in that state's order and changes nothing.",
+        "O(log n + COUNT)",
+        "[next-cursor, maps of jobs]; a cursor of 0 begins and ends."),
+    command!(Len, "rq.len", -2, "readonly fast", Read,
+        "key [READY | DELAYED | LEASED | DEAD | DONE]",
+        "Counts the jobs of one state; without one, those that are ready, delayed or leased.",
+        "O(1)",
+        "Integer; 0 if there is no queue."),
+    command!(Info, "rq.info", -2, "readonly fast", Read,
+        "key [JSON]",
+        "Shows the policy, the counts and the totals of a queue.",
+        "O(1)",
+        "Map, or with JSON one string; null if there is no queue."),
+    command!(Create, "rq.create", -2, "write deny-oom fast", Insert,
+        "key [LEASE ms] [MAXRUN ms] [MAXDELIVERIES n] [MAXEXPIRIES n] [BACKOFF base max] [JITTER full | equal | none] [EXPIRYBACKOFF no | yes]",
+        "Makes a queue, or sets the named options of the one that is there.",
+        "O(1)",
+        "1 made, 0 was there."),
+    command!(Alter, "rq.alter", -4, "write fast", Update,
+        "key [LEASE ms] [MAXRUN ms] [MAXDELIVERIES n] [MAXEXPIRIES n] [BACKOFF base max] [JITTER full | equal | none] [EXPIRYBACKOFF no | yes]",
+        "Sets options of a queue that is there.",
+        "O(1)",
+        "OK."),
+    command!(Apply, "rq.apply", 3, "write admin deny-script", ReadWrite,
+        "key ops",
+        "Internal: how the primary tells replicas and the AOF what was decided.",
+        "O(k log n) for k ops",
+        "OK."),
+];
+
+impl Verb {
+    /// Its entry in the table.
+    pub fn command(self) -> &'static Command {
+        #[allow(clippy::indexing_slicing, reason = "an entry for every verb, in order: tested below")]
+        &COMMANDS[self as usize]
+    }
+
+    /// Whether an absent key is made into a queue.
+    pub fn makes_queue(self) -> bool {
+        matches!(self, Verb::Push | Verb::MPush | Verb::Create | Verb::Apply)
+    }
+
+    /// Whether it changes anything at all.
+    pub fn writes(self) -> bool {
+        self.command().access != Access::Read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_verbs() {
+        for (n, command) in COMMANDS.iter().enumerate() {
+            assert_eq!(command.verb as usize, n, "{}", command.name);
+            assert_eq!(command.flags.contains("readonly"), command.access == Access::Read, "{}", command.name);
+            assert!(command.syntax.starts_with("key"));
+        }
+        assert_eq!(COMMANDS.len(), Verb::Apply as usize + 1);
+        assert!(COMMANDS[0].syntax.ends_with(JOB_OPTIONS) && COMMANDS[1].syntax.ends_with(JOB_OPTIONS));
+    }
+}
