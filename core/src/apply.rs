@@ -1,0 +1,378 @@
+//! What each op does to a queue. Total: it knows no clock, no limit, and cannot refuse; an op
+//! that does not fit the job it names changes nothing and says so.
+
+use crate::id::JobId;
+use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
+use crate::limits::{MAX_STORED_TOKEN, MAX_TIME_MS};
+use crate::op::{Due, Event, Op, Stored};
+use crate::queue::Queue;
+use crate::request::JobOptions;
+
+/// What became of an op.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// It changed something, and this is to be told.
+    Told(Event),
+    /// It changed something.
+    Changed,
+    /// It did not fit: nothing was changed.
+    Nothing,
+}
+
+fn told(done: Option<()>, event: Event) -> Applied {
+    done.map_or(Applied::Nothing, |()| Applied::Told(event))
+}
+
+fn changed(done: Option<()>) -> Applied {
+    done.map_or(Applied::Nothing, |()| Applied::Changed)
+}
+
+impl Queue {
+    /// Applies one op of a batch whose time is `now`.
+    pub(crate) fn apply_op(&mut self, op: &Op<'_>, now: u64) -> Applied {
+        self.head.newest_ms = self.head.newest_ms.max(now);
+        match op {
+            Op::Reset(header) => {
+                *self = Queue::new(header.incarnation);
+                self.head = (**header).clone();
+                Applied::Changed
+            }
+            Op::Put(stored) => changed(self.put(stored)),
+            // A queue is made once; after that the op has nothing to say.
+            Op::Create { .. } => Applied::Nothing,
+            Op::Policy(setting) => {
+                self.head.policy.set(*setting);
+                Applied::Changed
+            }
+            Op::Push { id, due, options, payload } => told(self.push(*id, *due, options, payload), Event::Push),
+            Op::Lease { id, token, lease_ms, consumer } => {
+                told(self.lease(*id, *token, *lease_ms, consumer, now), Event::Lease)
+            }
+            Op::Finish { id } => told(self.finish(*id), Event::Ack),
+            Op::Retry { id, due, error } => told(self.retry(*id, *due, *error, now), Event::Nack),
+            Op::Bury { id, reason, error } => told(self.bury(*id, *reason, *error, now), Event::Dead),
+            Op::Note { id, error } => changed(self.note(*id, *error)),
+            Op::Release { id, due } => told(self.release(*id, *due, now), Event::Release),
+            Op::Extend { id, deadline } => changed(self.extend(*id, *deadline, now)),
+            Op::Expire { id, due } => told(self.expire(*id, *due, now), Event::Expire),
+            Op::Promote { due, id } => changed(self.promote(*due, *id)),
+            Op::Redrive { id, due, priority } => told(self.redrive(*id, *due, *priority, now), Event::Redrive),
+            Op::Set { id, priority, due } => changed(self.set(*id, *priority, *due)),
+            Op::Drop { id } => told(self.drop_job(*id), Event::Del),
+        }
+    }
+
+    /// Takes the job out of its order, changes it, and puts it back into the order it then has.
+    fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Job)) -> Option<()> {
+        self.unlink(slot);
+        let job = self.jobs.get_mut(slot)?;
+        let had_more = job.more.is_some();
+        change(job);
+        if !had_more && job.more.is_some() {
+            self.with_more = self.with_more.saturating_add(1);
+        }
+        self.link(slot);
+        Some(())
+    }
+
+    /// The one routine that makes a job wait again: ready, placed at `place`, or delayed until
+    /// `due`. A place in the past is one that it had before: then `now` tells since when it is back.
+    fn make_wait(job: &mut Job, due: Option<u64>, place: u64, now: u64) {
+        let more = job.more_mut();
+        more.until = 0;
+        more.reason = None;
+        match due {
+            Some(due) => {
+                more.back_since = 0;
+                job.place = due;
+                job.state = State::Delayed;
+            }
+            None => {
+                more.back_since = if place < now { now } else { 0 };
+                job.place = place;
+                job.state = State::Ready;
+            }
+        }
+    }
+
+    fn find(&self, id: JobId, fits: impl FnOnce(&Job) -> bool) -> Option<Slot> {
+        let slot = self.slot_of(id)?;
+        fits(self.jobs.get(slot)?).then_some(slot)
+    }
+
+    /// Stores a new job.
+    fn add(&mut self, job: Job) -> Option<Slot> {
+        let id = job.id;
+        let more = job.more.is_some();
+        let slot = self.jobs.insert(job)?;
+        self.by_id.insert(id, slot);
+        self.head.last_id = self.head.last_id.max(id);
+        self.with_more = self.with_more.saturating_add(usize::from(more));
+        Some(slot)
+    }
+
+    fn put(&mut self, stored: &Stored) -> Option<()> {
+        let mut job = stored.job.clone();
+        let more = job.more();
+        let (token, leased) = (more.token, more.lease_ms);
+        if self.slot_of(job.id).is_some() || token > MAX_STORED_TOKEN {
+            return None;
+        }
+        self.head.last_token = self.head.last_token.max(token);
+        self.head.longest_lease_ms = self.head.longest_lease_ms.max(leased);
+        if let Some(name) = &stored.consumer {
+            job.more_mut().consumer = Some(self.names.hold(name));
+        }
+        let slot = self.add(job)?;
+        self.link(slot);
+        Some(())
+    }
+
+    fn push(&mut self, id: JobId, due: Option<u64>, options: &JobOptions, payload: &[u8]) -> Option<()> {
+        if id <= self.head.last_id {
+            return None;
+        }
+        let place = due.unwrap_or(id.ms);
+        let more = (options.lease_ms > 0 || options.max_deliveries.is_some() || options.ttl_ms > 0).then(|| {
+            Box::new(More {
+                own_lease_ms: options.lease_ms,
+                own_max_deliveries: options.max_deliveries,
+                ttl_ms: options.ttl_ms,
+                ttl_at: ttl_at(place, options.ttl_ms),
+                ..More::default()
+            })
+        });
+        let state = if due.is_some() { State::Delayed } else { State::Ready };
+        let slot = self.add(Job { id, place, payload: payload.into(), more, priority: options.priority, state })?;
+        self.link(slot);
+        self.head.totals.pushed = self.head.totals.pushed.saturating_add(1);
+        Some(())
+    }
+
+    fn lease(&mut self, id: JobId, token: u64, lease_ms: u64, consumer: &[u8], now: u64) -> Option<()> {
+        if token <= self.head.last_token {
+            return None;
+        }
+        let slot = self.find(id, |job| job.state == State::Ready)?;
+        let last = self.jobs.get(slot)?.more().consumer;
+        let same = last.and_then(|last| self.names.get(last)).is_some_and(|name| *name.text == *consumer);
+        let holder = if same { last } else { Some(self.names.hold(consumer)) };
+        if let (false, Some(last)) = (same, last) {
+            self.names.drop_hold(last);
+        }
+        self.head.last_token = token;
+        self.head.longest_lease_ms = self.head.longest_lease_ms.max(lease_ms);
+        self.head.totals.delivered = self.head.totals.delivered.saturating_add(1);
+        self.change(slot, |job| {
+            let place = job.place;
+            let more = job.more_mut();
+            more.token = token;
+            more.settled = Settled::No;
+            more.consumer = holder;
+            more.lease_ms = lease_ms;
+            more.until = now.saturating_add(lease_ms);
+            more.old_place = place;
+            more.back_since = 0;
+            more.last_delivered_at = now.max(1);
+            if more.first_delivered_at == 0 {
+                more.first_delivered_at = now.max(1);
+            }
+            more.deliveries = more.deliveries.saturating_add(1);
+            more.total_deliveries = more.total_deliveries.saturating_add(1);
+            job.state = State::Leased;
+        })
+    }
+
+    fn finish(&mut self, id: JobId) -> Option<()> {
+        self.remove(id)?;
+        self.head.totals.acked = self.head.totals.acked.saturating_add(1);
+        Some(())
+    }
+
+    fn drop_job(&mut self, id: JobId) -> Option<()> {
+        self.remove(id).map(|_| ())
+    }
+
+    fn remove(&mut self, id: JobId) -> Option<Job> {
+        let slot = self.slot_of(id)?;
+        self.unlink(slot);
+        self.by_id.remove(&id);
+        let job = self.jobs.remove(slot)?;
+        if let Some(more) = &job.more {
+            self.with_more = self.with_more.saturating_sub(1);
+            if let Some(name) = more.consumer {
+                self.names.drop_hold(name);
+            }
+        }
+        Some(job)
+    }
+
+    /// Whether a worker still has a claim to the job: leased, or expired and nobody else got it.
+    fn claimed(job: &Job) -> bool {
+        matches!(job.hold(job.more().token), Hold::Live | Hold::Late)
+    }
+
+    fn retry(&mut self, id: JobId, due: Option<u64>, error: Option<&[u8]>, now: u64) -> Option<()> {
+        let slot = self.find(id, Self::claimed)?;
+        self.head.totals.failed = self.head.totals.failed.saturating_add(1);
+        self.change(slot, |job| {
+            failed(job.more_mut(), error, Settled::Retried);
+            Queue::make_wait(job, due, now, now);
+        })
+    }
+
+    fn bury(&mut self, id: JobId, reason: Reason, error: Option<&[u8]>, now: u64) -> Option<()> {
+        let slot = self.find(id, |job| match reason {
+            Reason::Failed | Reason::Rejected => Self::claimed(job),
+            Reason::ExpiredLease => job.state == State::Leased,
+            Reason::Ttl => job.state.waits(),
+        })?;
+        let totals = &mut self.head.totals;
+        totals.dead = totals.dead.saturating_add(1);
+        match reason {
+            Reason::Failed | Reason::Rejected => totals.failed = totals.failed.saturating_add(1),
+            Reason::ExpiredLease => totals.expired = totals.expired.saturating_add(1),
+            Reason::Ttl => {}
+        }
+        self.change(slot, |job| {
+            let more = job.more_mut();
+            match reason {
+                Reason::Failed | Reason::Rejected => failed(more, error, Settled::Buried),
+                Reason::ExpiredLease => expired(more),
+                Reason::Ttl => {}
+            }
+            more.reason = Some(reason);
+            more.until = now.max(1);
+            more.back_since = 0;
+            job.state = State::Dead;
+        })
+    }
+
+    fn note(&mut self, id: JobId, error: Option<&[u8]>) -> Option<()> {
+        let slot = self.find(id, |job| job.hold(job.more().token) == Hold::LateDead)?;
+        self.head.totals.failed = self.head.totals.failed.saturating_add(1);
+        self.change(slot, |job| failed(job.more_mut(), error, Settled::Buried))
+    }
+
+    fn release(&mut self, id: JobId, due: Option<u64>, now: u64) -> Option<()> {
+        let slot = self.find(id, Self::claimed)?;
+        self.head.totals.released = self.head.totals.released.saturating_add(1);
+        self.change(slot, |job| {
+            let late = job.state != State::Leased;
+            let more = job.more_mut();
+            if late {
+                unexpired(more);
+            }
+            more.deliveries = more.deliveries.saturating_sub(1);
+            more.total_deliveries = more.total_deliveries.saturating_sub(1);
+            more.releases = more.releases.saturating_add(1);
+            more.settled = Settled::Released;
+            let (since, place) = (more.back_since, more.old_place);
+            Queue::make_wait(job, due, place, now);
+            // One that expiry had made ready already has been back since then.
+            if due.is_none() && since > 0 {
+                job.more_mut().back_since = since;
+            }
+        })
+    }
+
+    fn extend(&mut self, id: JobId, deadline: u64, now: u64) -> Option<()> {
+        let slot = self.find(id, Self::claimed)?;
+        if deadline == 0 {
+            return None;
+        }
+        self.head.longest_lease_ms = self.head.longest_lease_ms.max(deadline.saturating_sub(now));
+        self.change(slot, |job| {
+            let late = job.state != State::Leased;
+            let more = job.more_mut();
+            if late {
+                unexpired(more);
+            }
+            more.until = deadline;
+            more.back_since = 0;
+            job.state = State::Leased;
+        })
+    }
+
+    fn expire(&mut self, id: JobId, due: Option<u64>, now: u64) -> Option<()> {
+        let slot = self.find(id, |job| job.state == State::Leased)?;
+        self.head.totals.expired = self.head.totals.expired.saturating_add(1);
+        self.change(slot, |job| {
+            expired(job.more_mut());
+            let place = job.more().old_place;
+            Queue::make_wait(job, due, place, now);
+        })
+    }
+
+    fn promote(&mut self, due: u64, id: JobId) -> Option<()> {
+        let mut any = None;
+        while let Some(((at, first), slot)) = self.delayed.first().filter(|(key, _)| *key <= (due, id)) {
+            debug_assert!((at, first) <= (due, id));
+            // Placed by the time it was due, however late this comes.
+            any = self.change(slot, |job| job.state = State::Ready);
+        }
+        any
+    }
+
+    fn redrive(&mut self, id: JobId, due: Option<u64>, priority: Option<i8>, now: u64) -> Option<()> {
+        let slot = self.find(id, |job| job.state == State::Dead)?;
+        self.head.totals.redriven = self.head.totals.redriven.saturating_add(1);
+        self.change(slot, |job| {
+            job.priority = priority.unwrap_or(job.priority);
+            let more = job.more_mut();
+            more.token = 0;
+            more.settled = Settled::No;
+            more.deliveries = 0;
+            more.budget_failures = 0;
+            more.budget_expiries = 0;
+            more.redrives = more.redrives.saturating_add(1);
+            more.ttl_at = ttl_at(due.unwrap_or(now), more.ttl_ms);
+            Queue::make_wait(job, due, now, now);
+        })
+    }
+
+    fn set(&mut self, id: JobId, priority: Option<i8>, due: Option<Due>) -> Option<()> {
+        let slot = self.find(id, |job| job.state.waits())?;
+        self.change(slot, |job| {
+            job.priority = priority.unwrap_or(job.priority);
+            let (state, place) = match due {
+                None => return,
+                Some(Due::Ready(at)) => (State::Ready, at),
+                Some(Due::Delayed(at)) => (State::Delayed, at),
+            };
+            job.state = state;
+            job.place = place;
+            if let Some(more) = job.more.as_deref_mut() {
+                more.back_since = 0;
+                // The time to live counts from the first due time.
+                if more.ttl_ms > 0 && more.total_deliveries == 0 {
+                    more.ttl_at = ttl_at(place, more.ttl_ms);
+                }
+            }
+        })
+    }
+}
+
+fn ttl_at(due: u64, ttl_ms: u64) -> u64 {
+    if ttl_ms == 0 { 0 } else { due.saturating_add(ttl_ms).min(MAX_TIME_MS) }
+}
+
+/// One failure more. The last error text stays until there is a newer one.
+fn failed(more: &mut More, error: Option<&[u8]>, settled: Settled) {
+    more.failures = more.failures.saturating_add(1);
+    more.budget_failures = more.budget_failures.saturating_add(1);
+    more.settled = settled;
+    if let Some(error) = error {
+        more.error = error.into();
+    }
+}
+
+fn expired(more: &mut More) {
+    more.expiries = more.expiries.saturating_add(1);
+    more.budget_expiries = more.budget_expiries.saturating_add(1);
+}
+
+fn unexpired(more: &mut More) {
+    more.expiries = more.expiries.saturating_sub(1);
+    more.budget_expiries = more.budget_expiries.saturating_sub(1);
+}

@@ -1,0 +1,108 @@
+//! Every invariant of a queue, checked from scratch: for tests, and for what comes from outside.
+
+use crate::id::JobId;
+use crate::job::{Job, Settled, State};
+use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_SPAN_MS, MAX_TIME_MS};
+use crate::queue::{ready_key, Queue};
+
+/// Whether the fields of one job go together.
+pub(crate) fn check_job(job: &Job, has_consumer: bool) -> Result<(), &'static str> {
+    let more = job.more();
+    let rule = |holds: bool, what: &'static str| if holds { Ok(()) } else { Err(what) };
+    rule(job.id > JobId::ZERO && job.id.ms <= MAX_TIME_MS, "a job without an id")?;
+    rule(job.place <= MAX_TIME_MS, "a place out of range")?;
+    rule(more.own_lease_ms <= MAX_LEASE_MS && more.lease_ms <= MAX_LEASE_MS, "a lease out of range")?;
+    rule(more.ttl_ms <= MAX_SPAN_MS && (more.ttl_ms > 0) == (more.ttl_at > 0), "a time to live out of range")?;
+    rule(more.ttl_at <= MAX_TIME_MS.saturating_add(MAX_SPAN_MS), "a time to live out of range")?;
+    rule(more.own_max_deliveries.is_none_or(|max| max <= MAX_DELIVERIES), "deliveries out of range")?;
+    rule(more.error.len() <= MAX_ERROR, "an error text that is too long")?;
+    rule(more.settled == Settled::No || more.token > 0, "a settlement without a token")?;
+    rule(more.token == 0 || more.lease_ms > 0, "a token without a lease")?;
+    rule((more.lease_ms > 0) == has_consumer, "a lease without a consumer")?;
+    rule((more.lease_ms > 0) == (more.last_delivered_at > 0), "a lease without a delivery")?;
+    rule((more.lease_ms > 0) == (more.first_delivered_at > 0), "a lease without a delivery")?;
+    rule(more.first_delivered_at <= MAX_TIME_MS && more.last_delivered_at <= MAX_TIME_MS, "a delivery out of range")?;
+    rule(more.deliveries <= more.total_deliveries, "more deliveries of this budget than in all")?;
+    rule(more.budget_failures <= more.failures, "more failures of this budget than in all")?;
+    rule(more.budget_expiries <= more.expiries, "more expiries of this budget than in all")?;
+    rule((more.reason.is_some()) == (job.state == State::Dead), "a reason and not dead, or dead without one")?;
+    rule((more.until > 0) == matches!(job.state, State::Leased | State::Dead), "a deadline without a lease")?;
+    rule(more.until <= MAX_TIME_MS, "a deadline out of range")?;
+    rule(more.back_since <= MAX_TIME_MS && more.old_place <= MAX_TIME_MS, "a place out of range")?;
+    rule(more.back_since == 0 || job.state == State::Ready, "came back and not ready")?;
+    let live = job.state == State::Leased;
+    rule(!live || (more.token > 0 && more.settled == Settled::No), "leased without a token")?;
+    rule(job.state != State::Done, "a finished job that is kept")
+}
+
+/// Whether a queue is valid: every order has exactly the jobs it should, every count is right.
+///
+/// # Errors
+/// What is wrong, for a person.
+pub fn check(queue: &Queue) -> Result<(), String> {
+    queue.by_id.check()?;
+    queue.ready.check()?;
+    for order in [&queue.delayed, &queue.leased, &queue.ttl].into_iter().chain(&queue.dead) {
+        order.check()?;
+    }
+    let (mut bytes, mut counts, mut retrying, mut ttls, mut with_more) = ([0u64; 5], [0usize; 5], 0u64, 0usize, 0usize);
+    let mut holds = std::collections::BTreeMap::new();
+    for (id, slot) in queue.by_id.iter() {
+        let job = queue.jobs.get(slot).ok_or_else(|| format!("{id} points nowhere"))?;
+        if job.id != id {
+            return Err(format!("{id} points at {}", job.id));
+        }
+        let more = job.more();
+        check_job(job, more.consumer.is_some()).map_err(|what| format!("{id}: {what}"))?;
+        if id > queue.head.last_id {
+            return Err(format!("{id} is above the last id {}", queue.head.last_id));
+        }
+        if more.token > queue.head.last_token {
+            return Err(format!("{id}: token {} is above the last one {}", more.token, queue.head.last_token));
+        }
+        let found = match job.state {
+            State::Ready => queue.ready.find(ready_key(job), Some(more.back_since).filter(|since| *since > 0)),
+            State::Delayed => queue.delayed.get(&(job.place, id)),
+            State::Leased => queue.leased.get(&(more.until, id)),
+            State::Dead => more.reason.and_then(|reason| queue.dead.get(reason as usize)?.get(&(more.until, id))),
+            State::Done => None,
+        };
+        if found != Some(slot) {
+            return Err(format!("{id} is {} but not found there", job.state.name()));
+        }
+        if let (true, Some(at)) = (job.state.waits(), job.ttl_at()) {
+            ttls = ttls.saturating_add(1);
+            if queue.ttl.get(&(at, id)) != Some(slot) {
+                return Err(format!("{id} is not found by its time to live"));
+            }
+        }
+        if let Some(name) = more.consumer {
+            let entry: &mut (u64, usize) = holds.entry(name).or_default();
+            entry.0 = entry.0.saturating_add(1);
+            entry.1 = entry.1.saturating_add(usize::from(job.state == State::Leased));
+        }
+        with_more = with_more.saturating_add(usize::from(job.more.is_some()));
+        retrying = retrying.saturating_add(u64::from(job.state == State::Delayed && more.deliveries > 0));
+        if let (Some(sum), Some(count)) = (bytes.get_mut(job.state as usize), counts.get_mut(job.state as usize)) {
+            *sum = sum.saturating_add(job.size());
+            *count = count.saturating_add(1);
+        }
+    }
+    let same = |what: &str, counted: u64, kept: u64| {
+        if counted == kept { Ok(()) } else { Err(format!("{what}: {counted} counted, {kept} kept")) }
+    };
+    for (state, (count, sum)) in State::ALL.into_iter().zip(counts.into_iter().zip(bytes)) {
+        same(state.name(), count as u64, queue.count(state) as u64)?;
+        same("bytes", sum, queue.bytes.get(state as usize).copied().unwrap_or(0))?;
+    }
+    same("slots", queue.by_id.len() as u64, queue.jobs.len() as u64)?;
+    same("retrying", retrying, queue.retrying)?;
+    same("times to live", ttls as u64, queue.ttl.len() as u64)?;
+    same("jobs with more", with_more as u64, queue.with_more as u64)?;
+    for (id, name) in queue.names.iter() {
+        let (jobs, leased) = holds.remove(&id).unwrap_or_default();
+        same("a consumer's jobs", jobs, name.jobs)?;
+        same("a consumer's leases", leased as u64, queue.leases_of(&name.text).len() as u64)?;
+    }
+    if holds.is_empty() { Ok(()) } else { Err("a job remembers a consumer that is not there".into()) }
+}

@@ -1,0 +1,500 @@
+//! Ops to bytes and back. Decoding checks every range, so that `apply` can trust its numbers.
+
+use crate::job::{Job, More, Reason, Settled, State};
+use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_SPAN_MS, MAX_STORED_TOKEN, MAX_TIME_MS};
+use crate::op::{Due, Op, Stored};
+use crate::policy::{Jitter, Policy, Setting};
+use crate::queue::{Header, Totals};
+use crate::request::{JobOptions, When};
+use crate::wire::{Malformed, Reader, Writer};
+
+// The first byte of each op. A number is never used for anything else again.
+const RESET: u8 = 1;
+const PUT: u8 = 2;
+const CREATE: u8 = 3;
+const POLICY: u8 = 4;
+const PUSH: u8 = 5;
+const LEASE: u8 = 6;
+const FINISH: u8 = 7;
+const RETRY: u8 = 8;
+const BURY: u8 = 9;
+const NOTE: u8 = 10;
+const RELEASE: u8 = 11;
+const EXTEND: u8 = 12;
+const EXPIRE: u8 = 13;
+const PROMOTE: u8 = 14;
+const REDRIVE: u8 = 15;
+const SET: u8 = 16;
+const DROP: u8 = 17;
+
+// The flags of PUSH: which options follow.
+const WITH_DUE: u64 = 1;
+const WITH_PRIORITY: u64 = 2;
+const WITH_LEASE: u64 = 4;
+const WITH_MAX_DELIVERIES: u64 = 8;
+const WITH_TTL: u64 = 16;
+
+/// Appends an op to a batch.
+pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
+    match op {
+        Op::Reset(header) => {
+            out.byte(RESET);
+            encode_header(header, out);
+        }
+        Op::Put(stored) => {
+            out.byte(PUT);
+            encode_job(&stored.job, stored.consumer.as_deref(), out);
+        }
+        Op::Create { incarnation } => {
+            out.byte(CREATE);
+            out.number(*incarnation);
+        }
+        Op::Policy(setting) => {
+            out.byte(POLICY);
+            encode_setting(setting, out);
+        }
+        Op::Push { id, due, options, payload } => {
+            out.byte(PUSH);
+            let flag = |on: bool, flag: u64| if on { flag } else { 0 };
+            out.number(
+                flag(due.is_some(), WITH_DUE)
+                    | flag(options.priority != 0, WITH_PRIORITY)
+                    | flag(options.lease_ms > 0, WITH_LEASE)
+                    | flag(options.max_deliveries.is_some(), WITH_MAX_DELIVERIES)
+                    | flag(options.ttl_ms > 0, WITH_TTL),
+            );
+            out.id(*id);
+            if let Some(due) = due {
+                out.time(*due);
+            }
+            if options.priority != 0 {
+                out.byte(options.priority as u8);
+            }
+            if options.lease_ms > 0 {
+                out.number(options.lease_ms);
+            }
+            if let Some(max) = options.max_deliveries {
+                out.number(max);
+            }
+            if options.ttl_ms > 0 {
+                out.number(options.ttl_ms);
+            }
+            out.string(payload);
+        }
+        Op::Lease { id, token, lease_ms, consumer } => {
+            out.byte(LEASE);
+            out.id(*id);
+            out.token(*token);
+            out.number(*lease_ms);
+            out.name(consumer);
+        }
+        Op::Finish { id } => {
+            out.byte(FINISH);
+            out.id(*id);
+        }
+        Op::Retry { id, due, error } => {
+            out.byte(RETRY);
+            out.id(*id);
+            optional(*due, out, Writer::time);
+            optional(*error, out, Writer::error);
+        }
+        Op::Bury { id, reason, error } => {
+            out.byte(BURY);
+            out.id(*id);
+            out.byte(*reason as u8);
+            optional(*error, out, Writer::error);
+        }
+        Op::Note { id, error } => {
+            out.byte(NOTE);
+            out.id(*id);
+            optional(*error, out, Writer::error);
+        }
+        Op::Release { id, due } => {
+            out.byte(RELEASE);
+            out.id(*id);
+            optional(*due, out, Writer::time);
+        }
+        Op::Extend { id, deadline } => {
+            out.byte(EXTEND);
+            out.id(*id);
+            out.time(*deadline);
+        }
+        Op::Expire { id, due } => {
+            out.byte(EXPIRE);
+            out.id(*id);
+            optional(*due, out, Writer::time);
+        }
+        Op::Promote { due, id } => {
+            out.byte(PROMOTE);
+            out.time(*due);
+            out.id(*id);
+        }
+        Op::Redrive { id, due, priority } => {
+            out.byte(REDRIVE);
+            out.id(*id);
+            optional(*due, out, Writer::time);
+            optional(*priority, out, |out, priority| out.byte(priority as u8));
+        }
+        Op::Set { id, priority, due } => {
+            out.byte(SET);
+            out.id(*id);
+            optional(*priority, out, |out, priority| out.byte(priority as u8));
+            match due {
+                None => out.byte(0),
+                Some(Due::Ready(at)) => {
+                    out.byte(1);
+                    out.time(*at);
+                }
+                Some(Due::Delayed(at)) => {
+                    out.byte(2);
+                    out.time(*at);
+                }
+            }
+        }
+        Op::Drop { id } => {
+            out.byte(DROP);
+            out.id(*id);
+        }
+    }
+}
+
+fn optional<T>(value: Option<T>, out: &mut Writer, write: impl FnOnce(&mut Writer, T)) {
+    match value {
+        None => out.byte(0),
+        Some(value) => {
+            out.byte(1);
+            write(out, value);
+        }
+    }
+}
+
+/// Reads one op of a batch whose time is `now`.
+pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malformed> {
+    Ok(match from.byte()? {
+        RESET => Op::Reset(Box::new(decode_header(from)?)),
+        PUT => Op::Put(Box::new(decode_job(from)?)),
+        CREATE => Op::Create { incarnation: from.number()? },
+        POLICY => Op::Policy(decode_setting(from)?),
+        PUSH => decode_push(from)?,
+        LEASE => Op::Lease {
+            id: from.id()?,
+            token: at_least_one(from.token()?, from)?,
+            lease_ms: lease_ms(from, now)?,
+            consumer: from.name()?,
+        },
+        FINISH => Op::Finish { id: from.id()? },
+        RETRY => Op::Retry {
+            id: from.id()?,
+            due: maybe(from, Reader::time)?,
+            error: maybe(from, Reader::error)?,
+        },
+        BURY => Op::Bury {
+            id: from.id()?,
+            reason: reason(from)?,
+            error: maybe(from, Reader::error)?,
+        },
+        NOTE => Op::Note { id: from.id()?, error: maybe(from, Reader::error)? },
+        RELEASE => Op::Release { id: from.id()?, due: maybe(from, Reader::time)? },
+        EXTEND => {
+            let (id, deadline) = (from.id()?, from.time()?);
+            if deadline > now.saturating_add(MAX_LEASE_MS) {
+                return Err(from.wrong("a deadline out of range"));
+            }
+            Op::Extend { id, deadline }
+        }
+        EXPIRE => Op::Expire { id: from.id()?, due: maybe(from, Reader::time)? },
+        PROMOTE => Op::Promote { due: from.time()?, id: from.id()? },
+        REDRIVE => Op::Redrive {
+            id: from.id()?,
+            due: maybe(from, Reader::time)?,
+            priority: maybe(from, priority)?,
+        },
+        SET => Op::Set {
+            id: from.id()?,
+            priority: maybe(from, priority)?,
+            due: match from.byte()? {
+                0 => None,
+                1 => Some(Due::Ready(from.time()?)),
+                2 => Some(Due::Delayed(from.time()?)),
+                _ => return Err(from.wrong("neither ready nor delayed")),
+            },
+        },
+        DROP => Op::Drop { id: from.id()? },
+        _ => return Err(from.wrong("an op that this module does not know: upgrade it")),
+    })
+}
+
+fn maybe<'a, T>(
+    from: &mut Reader<'a>,
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
+) -> Result<Option<T>, Malformed> {
+    match from.byte()? {
+        0 => Ok(None),
+        1 => read(from).map(Some),
+        _ => Err(from.wrong("neither there nor not there")),
+    }
+}
+
+fn priority(from: &mut Reader<'_>) -> Result<i8, Malformed> {
+    Ok(from.byte()? as i8)
+}
+
+fn reason(from: &mut Reader<'_>) -> Result<Reason, Malformed> {
+    Reason::from_number(from.byte()?).ok_or_else(|| from.wrong("an unknown reason"))
+}
+
+fn at_least_one(n: u64, from: &Reader<'_>) -> Result<u64, Malformed> {
+    if n > 0 { Ok(n) } else { Err(from.wrong("a token of 0")) }
+}
+
+fn lease_ms(from: &mut Reader<'_>, now: u64) -> Result<u64, Malformed> {
+    let ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
+    if ms == 0 || now.saturating_add(ms) > MAX_TIME_MS { Err(from.wrong("a lease out of range")) } else { Ok(ms) }
+}
+
+fn decode_push<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
+    let flags = from.limited(31, "unknown options of a push")?;
+    let id = from.id()?;
+    let due = if flags & WITH_DUE > 0 { Some(from.time()?) } else { None };
+    let mut options = JobOptions { when: When::Now, ..JobOptions::default() };
+    if flags & WITH_PRIORITY > 0 {
+        options.priority = priority(from)?;
+    }
+    if flags & WITH_LEASE > 0 {
+        options.lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
+    }
+    if flags & WITH_MAX_DELIVERIES > 0 {
+        options.max_deliveries = Some(from.limited(MAX_DELIVERIES, "a number of deliveries out of range")?);
+    }
+    if flags & WITH_TTL > 0 {
+        options.ttl_ms = from.limited(MAX_SPAN_MS, "a time to live out of range")?;
+    }
+    Ok(Op::Push { id, due, options, payload: from.string(MAX_PAYLOAD)? })
+}
+
+fn encode_setting(setting: &Setting, out: &mut Writer) {
+    match *setting {
+        Setting::Lease(ms) => numbers(out, 1, &[ms]),
+        Setting::MaxRun(ms) => numbers(out, 2, &[ms]),
+        Setting::MaxDeliveries(n) => numbers(out, 3, &[n]),
+        Setting::MaxExpiries(n) => numbers(out, 4, &[n]),
+        Setting::Backoff(base, max) => numbers(out, 5, &[base, max]),
+        Setting::Jitter(jitter) => numbers(out, 6, &[jitter as u64]),
+        Setting::ExpiryBackoff(yes) => numbers(out, 7, &[u64::from(yes)]),
+    }
+}
+
+fn numbers(out: &mut Writer, tag: u8, values: &[u64]) {
+    out.byte(tag);
+    for value in values {
+        out.number(*value);
+    }
+}
+
+fn decode_setting(from: &mut Reader<'_>) -> Result<Setting, Malformed> {
+    let tag = from.byte()?;
+    let first = from.number()?;
+    let setting = match (tag, first) {
+        (1, ms) => Setting::Lease(ms),
+        (2, ms) => Setting::MaxRun(ms),
+        (3, n) => Setting::MaxDeliveries(n),
+        (4, n) => Setting::MaxExpiries(n),
+        (5, base) => Setting::Backoff(base, from.number()?),
+        (6, 0) => Setting::Jitter(Jitter::Full),
+        (6, 1) => Setting::Jitter(Jitter::Equal),
+        (6, 2) => Setting::Jitter(Jitter::None),
+        (7, 0) => Setting::ExpiryBackoff(false),
+        (7, 1) => Setting::ExpiryBackoff(true),
+        _ => return Err(from.wrong("an unknown option or value")),
+    };
+    if setting.in_range() { Ok(setting) } else { Err(from.wrong("an option out of range")) }
+}
+
+fn encode_header(header: &Header, out: &mut Writer) {
+    out.number(header.incarnation);
+    out.id(header.last_id);
+    out.number(header.last_token);
+    out.number(header.newest_ms);
+    out.number(header.longest_lease_ms);
+    let settings = header.policy.settings();
+    out.number(settings.len() as u64);
+    for setting in &settings {
+        encode_setting(setting, out);
+    }
+    let t = &header.totals;
+    let totals = [t.pushed, t.delivered, t.acked, t.failed, t.expired, t.released, t.dead, t.redriven];
+    out.number(totals.len() as u64);
+    for total in totals {
+        out.number(total);
+    }
+}
+
+fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
+    let incarnation = from.number()?;
+    let last_id = from.id()?;
+    let last_token = from.limited(MAX_STORED_TOKEN, "a token out of range")?;
+    let newest_ms = from.limited(MAX_TIME_MS, "a time out of range")?;
+    let longest_lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
+    let mut policy = Policy::default();
+    let settings = policy.settings();
+    if from.number()? != settings.len() as u64 {
+        return Err(from.wrong("an unknown number of options"));
+    }
+    for default in &settings {
+        let setting = decode_setting(from)?;
+        if !setting.same_option(default) {
+            return Err(from.wrong("options out of order"));
+        }
+        policy.set(setting);
+    }
+    if from.number()? != 8 {
+        return Err(from.wrong("an unknown number of totals"));
+    }
+    let mut total = || from.limited(i64::MAX as u64, "a total out of range");
+    let totals = Totals {
+        pushed: total()?,
+        delivered: total()?,
+        acked: total()?,
+        failed: total()?,
+        expired: total()?,
+        released: total()?,
+        dead: total()?,
+        redriven: total()?,
+    };
+    Ok(Header { incarnation, policy, last_id, last_token, newest_ms, longest_lease_ms, totals })
+}
+
+/// The optional numbers of a stored job, in the order of their bits. A field that is 0 is not
+/// written. New ones are added at the end.
+fn fields(more: &mut More) -> [&mut u64; 17] {
+    [
+        &mut more.own_lease_ms,
+        &mut more.ttl_ms,
+        &mut more.ttl_at,
+        &mut more.token,
+        &mut more.lease_ms,
+        &mut more.until,
+        &mut more.old_place,
+        &mut more.back_since,
+        &mut more.first_delivered_at,
+        &mut more.last_delivered_at,
+        &mut more.deliveries,
+        &mut more.budget_failures,
+        &mut more.budget_expiries,
+        &mut more.total_deliveries,
+        &mut more.failures,
+        &mut more.expiries,
+        &mut more.releases,
+    ]
+}
+
+const BIT_REDRIVES: u64 = 1 << 17;
+const BIT_MAX_DELIVERIES: u64 = 1 << 18;
+const BIT_SETTLED: u64 = 1 << 19;
+const BIT_CONSUMER: u64 = 1 << 20;
+const BIT_REASON: u64 = 1 << 21;
+const BIT_ERROR: u64 = 1 << 22;
+const ALL_BITS: u64 = (1 << 23) - 1;
+
+/// Which of the numbers are times, near the batch's own: written as a difference to it.
+fn is_time(field: usize) -> bool {
+    matches!(field, 2 | 5..=9)
+}
+
+/// Writes a job with all that is known about it.
+pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, out: &mut Writer) {
+    let mut more = job.more().clone();
+    let mut bits = 0;
+    for (bit, field) in fields(&mut more).into_iter().enumerate() {
+        bits |= u64::from(*field > 0) << bit;
+    }
+    let flag = |on: bool, bit: u64| if on { bit } else { 0 };
+    bits |= flag(more.redrives > 0, BIT_REDRIVES)
+        | flag(more.own_max_deliveries.is_some(), BIT_MAX_DELIVERIES)
+        | flag(more.settled != Settled::No, BIT_SETTLED)
+        | flag(consumer.is_some(), BIT_CONSUMER)
+        | flag(more.reason.is_some(), BIT_REASON)
+        | flag(!more.error.is_empty(), BIT_ERROR);
+    out.id(job.id);
+    out.byte(job.state as u8);
+    out.byte(job.priority as u8);
+    out.time(job.place);
+    out.string(&job.payload);
+    out.number(bits);
+    for (bit, field) in fields(&mut more).into_iter().enumerate() {
+        match *field {
+            0 => {}
+            time if is_time(bit) => out.time(time),
+            number => out.number(number),
+        }
+    }
+    if more.redrives > 0 {
+        out.number(more.redrives);
+    }
+    if let Some(max) = more.own_max_deliveries {
+        out.number(max);
+    }
+    if more.settled != Settled::No {
+        out.byte(more.settled as u8);
+    }
+    if let Some(consumer) = consumer {
+        out.name(consumer);
+    }
+    if let Some(reason) = more.reason {
+        out.byte(reason as u8);
+    }
+    if !more.error.is_empty() {
+        out.error(&more.error);
+    }
+}
+
+fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
+    let id = from.id()?;
+    let state = State::from_number(from.byte()?).ok_or_else(|| from.wrong("an unknown state"))?;
+    let priority = priority(from)?;
+    let place = from.time()?;
+    let payload = from.string(MAX_PAYLOAD)?;
+    let bits = from.limited(ALL_BITS, "unknown fields of a job")?;
+    let mut more = More::default();
+    for (bit, field) in fields(&mut more).into_iter().enumerate() {
+        if bits & (1 << bit) == 0 {
+            continue;
+        }
+        *field = if is_time(bit) { from.time()? } else { from.limited(crate::limits::MAX_TOKEN, "a number out of range")? };
+        if *field == 0 {
+            return Err(from.wrong("a field that is there and 0"));
+        }
+    }
+    let has = |bit: u64| bits & bit > 0;
+    if has(BIT_REDRIVES) {
+        more.redrives = from.limited(MAX_DELIVERIES, "a number out of range")?;
+        if more.redrives == 0 {
+            return Err(from.wrong("a field that is there and 0"));
+        }
+    }
+    if has(BIT_MAX_DELIVERIES) {
+        more.own_max_deliveries = Some(from.limited(MAX_DELIVERIES, "a number of deliveries out of range")?);
+    }
+    if has(BIT_SETTLED) {
+        more.settled = Settled::from_number(from.byte()?)
+            .filter(|settled| *settled != Settled::No)
+            .ok_or_else(|| from.wrong("an unknown settlement"))?;
+    }
+    let consumer = if has(BIT_CONSUMER) { Some(Box::from(from.name()?)) } else { None };
+    if has(BIT_REASON) {
+        more.reason = Some(reason(from)?);
+    }
+    if has(BIT_ERROR) {
+        more.error = Box::from(from.error()?);
+        if more.error.is_empty() {
+            return Err(from.wrong("a field that is there and empty"));
+        }
+    }
+    let more = if bits == 0 { None } else { Some(Box::new(more)) };
+    let job = Job { id, place, payload: payload.into(), more, priority, state };
+    match crate::check::check_job(&job, consumer.is_some()) {
+        Ok(()) => Ok(Stored { job, consumer }),
+        Err(what) => Err(from.wrong(what)),
+    }
+}
+

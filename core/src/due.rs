@@ -1,0 +1,98 @@
+//! What time alone decides: due jobs, expired leases, times to live.
+
+use crate::effects::{Effects, Run, Turn};
+use crate::id::JobId;
+use crate::job::{Job, Reason};
+use crate::limits::DUE_STEPS;
+use crate::op::Op;
+use crate::queue::Queue;
+
+/// Which due work is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All of it.
+    All,
+    /// All but expired leases.
+    NotLeases,
+}
+
+/// Does the due work of a queue, at most `max_steps` jobs of it. True: there is more to do now.
+pub fn due(queue: &mut Queue, turn: &Turn, max_steps: u32, effects: &mut Effects) -> bool {
+    Run::new(queue, turn, effects).due(Scope::All, max_steps)
+}
+
+impl Run<'_, '_> {
+    /// Before its own work, a request that writes does some of the due work.
+    pub(crate) fn due_first(&mut self, scope: Scope) {
+        self.due(scope, DUE_STEPS);
+    }
+
+    fn due(&mut self, scope: Scope, max_steps: u32) -> bool {
+        let mut left = max_steps;
+        while let Some((op, steps)) = self.due_step(scope, left) {
+            if left == 0 {
+                return true;
+            }
+            self.commit(&op);
+            left = left.saturating_sub(steps);
+        }
+        false
+    }
+
+    /// The next due op, and how many jobs it is about (at most `room`, at least one).
+    fn due_step(&mut self, scope: Scope, room: u32) -> Option<(Op<'static>, u32)> {
+        let now = self.now();
+        if scope == Scope::All && !self.turn.hold_expiry {
+            if let Some(id) = self.expired() {
+                return Some((self.expiry_of(id)?, 1));
+            }
+        }
+        if let Some(((due, id), _)) = self.queue.delayed.first().filter(|((due, _), _)| *due <= now) {
+            let all = self.queue.delayed.iter().map(|(key, _)| key).take_while(|(due, _)| *due <= now);
+            let (mut last, mut jobs) = ((due, id), 0u32);
+            for key in all.take(room.max(1) as usize) {
+                last = key;
+                jobs = jobs.saturating_add(1);
+            }
+            return Some((Op::Promote { due: last.0, id: last.1 }, jobs));
+        }
+        let ((_, id), _) = self.queue.ttl.first().filter(|((at, _), _)| *at <= now)?;
+        Some((Op::Bury { id, reason: Reason::Ttl, error: None }, 1))
+    }
+
+    /// A lease that has expired: past its deadline, or further ahead than any lease reaches.
+    fn expired(&self) -> Option<JobId> {
+        let now = self.now();
+        let first = self.queue.leased.first().filter(|((deadline, _), _)| *deadline <= now);
+        let last = || self.queue.leased.last().filter(|((deadline, _), _)| self.queue.too_far(*deadline, now));
+        first.or_else(last).map(|((_, id), _)| id)
+    }
+
+    /// What becomes of a leased job whose lease ends by itself.
+    pub(crate) fn expiry_of(&mut self, id: JobId) -> Option<Op<'static>> {
+        let job = self.queue.job(id)?;
+        let policy = &self.queue.head.policy;
+        let more = job.more();
+        let expiries = more.budget_expiries.saturating_add(1);
+        if spent(more.deliveries, max_deliveries(job, self.queue)) || spent(expiries, policy.max_expiries) {
+            return Some(Op::Bury { id, reason: Reason::ExpiredLease, error: None });
+        }
+        let wait = if policy.expiry_backoff { policy.backoff_with_jitter_ms(expiries, self.random.next()) } else { 0 };
+        Some(Op::Expire { id, due: in_future(wait, self.turn.now) })
+    }
+}
+
+/// Whether a count has reached its limit; 0 is no limit.
+pub(crate) fn spent(count: u64, limit: u64) -> bool {
+    limit > 0 && count >= limit
+}
+
+/// The limit of deliveries that holds for a job.
+pub(crate) fn max_deliveries(job: &Job, queue: &Queue) -> u64 {
+    job.more().own_max_deliveries.unwrap_or(queue.head.policy.max_deliveries)
+}
+
+/// A due time, unless the wait is 0.
+pub(crate) fn in_future(wait_ms: u64, now: u64) -> Option<u64> {
+    (wait_ms > 0).then(|| now.saturating_add(wait_ms))
+}

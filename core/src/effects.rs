@@ -1,0 +1,139 @@
+//! What a command leaves behind for the shell: its ops as one batch, and what is to be told.
+
+use crate::apply::Applied;
+use crate::codec;
+use crate::id::JobId;
+use crate::op::{Event, Op};
+use crate::policy::Policy;
+use crate::queue::Queue;
+use crate::random::Random;
+use crate::wire::Writer;
+
+/// What the world looks like to one command: the shell fills it once.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    /// Unix ms.
+    pub now: u64,
+    /// Fresh random bits, for jitter.
+    pub seed: u64,
+    /// During the grace no lease expires by itself.
+    pub hold_expiry: bool,
+    /// Whether LEASE may wait; false in MULTI, scripts and wherever blocking is denied.
+    pub may_block: bool,
+    /// A fresh random number, for a queue that is made.
+    pub incarnation: u64,
+    /// The policy of a queue that PUSH makes.
+    pub defaults: Policy,
+    /// Figures of this process, for INFO.
+    pub local: Local,
+}
+
+/// Figures of this process only: in no snapshot, and on no replica.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Local {
+    /// Refused tokens.
+    pub stale: u64,
+    /// Waiting LEASE calls.
+    pub blocked: u64,
+}
+
+/// What one or several requests did. Reused: [`Effects::clear`].
+#[derive(Debug, Default)]
+pub struct Effects {
+    batch: Writer,
+    events: Vec<Event>,
+    granted: Vec<(JobId, u64)>,
+    stale: u64,
+    nothing: u64,
+}
+
+impl Effects {
+    /// Nothing yet.
+    pub fn new() -> Effects {
+        Effects::default()
+    }
+
+    /// Forgets everything, keeps the room.
+    pub fn clear(&mut self) {
+        self.batch.clear();
+        self.events.clear();
+        self.granted.clear();
+        self.stale = 0;
+        self.nothing = 0;
+    }
+
+    /// The batch of ops; empty if nothing was changed.
+    pub fn batch(&self) -> &[u8] {
+        self.batch.bytes()
+    }
+
+    /// What happened, one per state change, in order.
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The leases that the last request or waiter got: ids and tokens.
+    pub fn granted(&self) -> &[(JobId, u64)] {
+        &self.granted
+    }
+
+    pub(crate) fn granted_mut(&mut self) -> &mut Vec<(JobId, u64)> {
+        &mut self.granted
+    }
+
+    /// How many tokens were refused.
+    pub fn stale(&self) -> u64 {
+        self.stale
+    }
+
+    /// How many ops did not fit the job they named: more than none on a replica means that it
+    /// had diverged.
+    pub fn misfits(&self) -> u64 {
+        self.nothing
+    }
+
+    pub(crate) fn refused_token(&mut self) {
+        self.stale = self.stale.saturating_add(1);
+    }
+
+    pub(crate) fn note(&mut self, applied: Applied) {
+        match applied {
+            Applied::Told(event) => self.events.push(event),
+            Applied::Changed => {}
+            Applied::Nothing => self.nothing = self.nothing.saturating_add(1),
+        }
+    }
+
+    pub(crate) fn record(&mut self, op: &Op<'_>, now: u64) {
+        self.batch.begin(now);
+        codec::encode(op, &mut self.batch);
+    }
+}
+
+/// One request under way on one queue.
+pub(crate) struct Run<'q, 't> {
+    pub(crate) queue: &'q mut Queue,
+    pub(crate) turn: &'t Turn,
+    pub(crate) effects: &'q mut Effects,
+    pub(crate) random: Random,
+}
+
+impl<'q, 't> Run<'q, 't> {
+    pub(crate) fn new(queue: &'q mut Queue, turn: &'t Turn, effects: &'q mut Effects) -> Run<'q, 't> {
+        // Requests that share a batch must not share their jitter.
+        let random = Random::new(turn.seed ^ effects.batch.bytes().len() as u64);
+        Run { queue, turn, effects, random }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.turn.now
+    }
+
+    /// Makes a decision a fact: into the batch, and onto the queue.
+    pub(crate) fn commit(&mut self, op: &Op<'_>) {
+        self.effects.record(op, self.turn.now);
+        let applied = self.queue.apply_op(op, self.turn.now);
+        debug_assert!(applied != Applied::Nothing || matches!(op, Op::Create { .. }), "a decision that does not fit: {op:?}");
+        self.effects.note(applied);
+    }
+}

@@ -1,0 +1,253 @@
+//! From a checked request to its ops and its reply: the one path for all verbs.
+
+use crate::due::Scope;
+use crate::effects::{Effects, Run, Turn};
+use crate::error::Error;
+use crate::id::JobId;
+use crate::op::Op;
+use crate::queue::Queue;
+use crate::request::{LeaseOptions, Request};
+use crate::sink::Sink;
+use crate::view;
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The reply was written.
+    Replied,
+    /// Nothing was written, because there is nothing to lease and the request may wait: see
+    /// [`Waiter::new`]. With ACKLEASE, the code of the acknowledgement.
+    Wait(Option<i64>),
+}
+
+/// Runs a request on a queue.
+///
+/// # Errors
+/// A refusal: nothing was changed and nothing was written.
+pub fn execute(
+    queue: &mut Queue,
+    request: &Request<'_>,
+    turn: &Turn,
+    effects: &mut Effects,
+    out: &mut dyn Sink,
+) -> Result<Outcome, Error> {
+    match request {
+        Request::Get { id } => view::get(queue, *id, out),
+        Request::Peek { state, cursor, count, payload } => view::peek(queue, *state, *cursor, *count, *payload, out),
+        Request::Len { state } => view::len(queue, *state, out),
+        Request::Info { .. } => view::info(queue, turn, out),
+        writes => return Run::new(queue, turn, effects).write(writes, out),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Runs a request on an absent key; the queue, if it made one.
+///
+/// # Errors
+/// A refusal: nothing was changed and nothing was written.
+pub fn execute_absent(
+    request: &Request<'_>,
+    turn: &Turn,
+    effects: &mut Effects,
+    out: &mut dyn Sink,
+) -> Result<(Outcome, Option<Queue>), Error> {
+    let per_pair = |n: usize, out: &mut dyn Sink| {
+        out.array(n);
+        (0..n).for_each(|_| out.int(-1));
+    };
+    match request {
+        Request::Push { .. } | Request::Create { .. } => {
+            let mut queue = Queue::new(turn.incarnation);
+            let mut run = Run::new(&mut queue, turn, effects);
+            run.effects.record(&Op::Create { incarnation: turn.incarnation }, turn.now);
+            run.queue.head.newest_ms = turn.now;
+            for setting in turn.defaults.settings() {
+                // What a new queue has anyway is not told: a replica's new queue has it too.
+                if !Queue::new(0).head.policy.settings().contains(&setting) {
+                    run.commit(&Op::Policy(setting));
+                }
+            }
+            if let Request::Create { settings } = request {
+                run.set_policy(settings);
+                out.int(1);
+            } else {
+                run.write(request, out)?;
+            }
+            return Ok((Outcome::Replied, Some(queue)));
+        }
+        Request::Lease { options, .. } => {
+            if waits(options, turn) {
+                return Ok((Outcome::Wait(None), None));
+            }
+            out.null_array();
+        }
+        Request::AckLease { options, .. } => {
+            if waits(options, turn) {
+                return Ok((Outcome::Wait(Some(-1)), None));
+            }
+            out.array(2);
+            out.int(-1);
+            out.null_array();
+        }
+        Request::Ack { pairs } | Request::Nack { pairs, .. } | Request::Release { pairs, .. } | Request::Extend { pairs, .. } => {
+            per_pair(pairs.len(), out);
+        }
+        Request::Redrive { ids } => per_pair(ids.len(), out),
+        Request::Set { .. } => out.int(-1),
+        Request::RedriveMany(_) => {
+            out.array(3);
+            (0..3).for_each(|_| out.int(0));
+        }
+        Request::Reap { .. } => out.array(0),
+        Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::Purge { .. } | Request::Len { .. } => out.int(0),
+        Request::Get { .. } | Request::Info { .. } => out.null_array(),
+        Request::Peek { .. } => {
+            out.array(2);
+            out.text("0");
+            out.array(0);
+        }
+        Request::Alter { .. } => return Err(Error::no_queue()),
+    }
+    Ok((Outcome::Replied, None))
+}
+
+/// Whether an empty LEASE waits instead of replying null.
+pub(crate) fn waits(options: &LeaseOptions, turn: &Turn) -> bool {
+    options.block_ms.is_some() && turn.may_block
+}
+
+impl Run<'_, '_> {
+    /// A verb that may change the queue.
+    fn write(&mut self, request: &Request<'_>, out: &mut dyn Sink) -> Result<Outcome, Error> {
+        // REAP reports the leases that it ends, so it leaves them for itself.
+        self.due_first(if matches!(request, Request::Reap { .. }) { Scope::NotLeases } else { Scope::All });
+        match request {
+            Request::Push { payloads, many, options } => self.push(payloads, *many, options, out),
+            Request::Lease { consumer, options } => {
+                self.take(consumer, options);
+                if self.effects.granted().is_empty() && waits(options, self.turn) {
+                    return Ok(Outcome::Wait(None));
+                }
+                self.write_leases(options, out);
+            }
+            Request::Ack { pairs } => {
+                out.array(pairs.len());
+                for (id, token) in pairs.iter() {
+                    out.int(self.ack(id, token));
+                }
+            }
+            Request::AckLease { id, token, consumer, options } => {
+                let code = self.ack(*id, *token);
+                self.take(consumer, options);
+                if self.effects.granted().is_empty() && waits(options, self.turn) {
+                    return Ok(Outcome::Wait(Some(code)));
+                }
+                out.array(2);
+                out.int(code);
+                self.write_leases(options, out);
+            }
+            Request::Nack { pairs, delay_ms, error, dead } => {
+                out.array(pairs.len());
+                for (id, token) in pairs.iter() {
+                    out.int(self.nack(id, token, *delay_ms, *error, *dead));
+                }
+            }
+            Request::Release { pairs, delay_ms } => {
+                out.array(pairs.len());
+                for (id, token) in pairs.iter() {
+                    out.int(self.release(id, token, *delay_ms));
+                }
+            }
+            Request::ReleaseConsumer { consumer } => out.uint(self.release_consumer(consumer)),
+            Request::Extend { pairs, lease_ms } => {
+                out.array(pairs.len());
+                for (id, token) in pairs.iter() {
+                    out.int(self.extend(id, token, *lease_ms));
+                }
+            }
+            Request::Reap { count, which } => self.reap(*count, which, out),
+            Request::Redrive { ids } => {
+                out.array(ids.len());
+                for id in ids.iter() {
+                    out.int(self.redrive(id));
+                }
+            }
+            Request::RedriveMany(many) => self.redrive_many(many, out),
+            Request::Set { id, priority, when } => out.int(self.set(*id, *priority, *when)),
+            Request::Del { ids } => out.uint(ids.iter().map(|id| self.del(id)).sum()),
+            Request::Purge { state, count, reason, before } => out.uint(self.purge(*state, *count, *reason, *before)),
+            Request::Create { settings } => {
+                self.set_policy(settings);
+                out.int(0);
+            }
+            Request::Alter { settings } => {
+                self.set_policy(settings);
+                out.ok();
+            }
+            Request::Get { .. } | Request::Peek { .. } | Request::Len { .. } | Request::Info { .. } => {}
+        }
+        Ok(Outcome::Replied)
+    }
+}
+
+/// A LEASE that waits for a job.
+#[derive(Debug, Clone)]
+pub struct Waiter {
+    consumer: Box<[u8]>,
+    options: LeaseOptions,
+    code: Option<i64>,
+}
+
+impl Waiter {
+    /// Makes one of a request that ended with `Outcome::Wait(code)`; None for other requests.
+    pub fn new(request: &Request<'_>, code: Option<i64>) -> Option<Waiter> {
+        match request {
+            Request::Lease { consumer, options } | Request::AckLease { consumer, options, .. } => {
+                Some(Waiter { consumer: Box::from(*consumer), options: *options, code })
+            }
+            _ => None,
+        }
+    }
+
+    /// How long it waits, in ms; 0: for ever.
+    pub fn block_ms(&self) -> u64 {
+        self.options.block_ms.unwrap_or(0)
+    }
+
+    /// Leases what there is to it and writes the reply that it waits for. False: there was
+    /// nothing, and nothing was written. [`Effects::granted`] tells what it got: if the client is
+    /// gone before it reads the reply, [`give_back`] returns it unspent. What a client waits for never does the due work of
+    /// others, so this changes no other job, except that one whose time to live is over goes to
+    /// dead instead of being leased.
+    pub fn grant(&self, queue: &mut Queue, turn: &Turn, effects: &mut Effects, out: &mut dyn Sink) -> bool {
+        let mut run = Run::new(queue, turn, effects);
+        run.take(&self.consumer, &self.options);
+        if run.effects.granted().is_empty() {
+            return false;
+        }
+        if let Some(code) = self.code {
+            out.array(2);
+            out.int(code);
+        }
+        run.write_leases(&self.options, out);
+        true
+    }
+
+    /// The reply of a wait that ended empty.
+    pub fn timed_out(&self, out: &mut dyn Sink) {
+        if let Some(code) = self.code {
+            out.array(2);
+            out.int(code);
+        }
+        out.null_array();
+    }
+}
+
+/// Gives back the leases of a grant whose reply nobody could read: unspent, as RELEASE does. What
+/// has been settled or leased anew since is left alone.
+pub fn give_back(queue: &mut Queue, leases: &[(JobId, u64)], turn: &Turn, effects: &mut Effects) {
+    let mut run = Run::new(queue, turn, effects);
+    for (id, token) in leases {
+        run.release(*id, *token, None);
+    }
+}

@@ -1,0 +1,231 @@
+//! A job and all that is known about it.
+
+use crate::id::JobId;
+
+/// Where a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Waiting, and may be leased now.
+    Ready,
+    /// Waiting for its time: scheduled or retrying.
+    Delayed,
+    /// A consumer has it until a deadline.
+    Leased,
+    /// A dead letter.
+    Dead,
+    /// Finished, and kept by retention.
+    Done,
+}
+
+impl State {
+    /// All states, in the order of their numbers.
+    pub const ALL: [State; 5] = [State::Ready, State::Delayed, State::Leased, State::Dead, State::Done];
+
+    /// Its name in replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Ready => "ready",
+            State::Delayed => "delayed",
+            State::Leased => "leased",
+            State::Dead => "dead",
+            State::Done => "done",
+        }
+    }
+
+    /// Reads the name in upper case, as in commands.
+    pub(crate) fn parse(word: &[u8]) -> Option<State> {
+        State::ALL.into_iter().find(|state| state.name().as_bytes().eq_ignore_ascii_case(word))
+    }
+
+    pub(crate) fn from_number(n: u8) -> Option<State> {
+        State::ALL.get(usize::from(n)).copied()
+    }
+
+    /// Whether it waits to be leased.
+    pub fn waits(self) -> bool {
+        matches!(self, State::Ready | State::Delayed)
+    }
+}
+
+/// Why a job is dead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// NACK spent the last delivery.
+    Failed,
+    /// Its worker vanished, and that was the last delivery or expiry it had.
+    ExpiredLease,
+    /// NACK DEAD.
+    Rejected,
+    /// It waited too long.
+    Ttl,
+}
+
+impl Reason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Reason; 4] = [Reason::Failed, Reason::ExpiredLease, Reason::Rejected, Reason::Ttl];
+
+    /// Its name in commands and replies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Failed => "failed",
+            Reason::ExpiredLease => "expired-lease",
+            Reason::Rejected => "rejected",
+            Reason::Ttl => "ttl",
+        }
+    }
+
+    /// Reads the name.
+    pub(crate) fn parse(word: &[u8]) -> Option<Reason> {
+        Reason::ALL.into_iter().find(|reason| reason.name().as_bytes() == word)
+    }
+
+    pub(crate) fn from_number(n: u8) -> Option<Reason> {
+        Reason::ALL.get(usize::from(n)).copied()
+    }
+}
+
+/// How the token of the last delivery was spent. The same verb sent again gets the same code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Settled {
+    /// Not at all.
+    #[default]
+    No,
+    /// NACK said 1.
+    Retried,
+    /// NACK said 2.
+    Buried,
+    /// RELEASE said 1.
+    Released,
+}
+
+impl Settled {
+    pub(crate) fn from_number(n: u8) -> Option<Settled> {
+        [Settled::No, Settled::Retried, Settled::Buried, Settled::Released].get(usize::from(n)).copied()
+    }
+}
+
+/// A job. What most waiting jobs do not need is in [`More`].
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    pub(crate) id: JobId,
+    /// When it is or became due, Unix ms: its place among the ready jobs, or its due time.
+    pub(crate) place: u64,
+    pub(crate) payload: Box<[u8]>,
+    pub(crate) more: Option<Box<More>>,
+    pub(crate) priority: i8,
+    pub(crate) state: State,
+}
+
+/// The rest of a job: its own options, its lease, its history.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct More {
+    /// Its own LEASE in ms; 0: none.
+    pub(crate) own_lease_ms: u64,
+    /// Its own MAXDELIVERIES.
+    pub(crate) own_max_deliveries: Option<u64>,
+    /// TTL in ms; 0: none.
+    pub(crate) ttl_ms: u64,
+    /// When a waiting job goes to dead, Unix ms; 0 without TTL.
+    pub(crate) ttl_at: u64,
+    /// The fencing token of the last delivery; 0: none, or void.
+    pub(crate) token: u64,
+    pub(crate) settled: Settled,
+    /// The last consumer's name.
+    pub(crate) consumer: Option<NameId>,
+    /// The lease it was given last, in ms; 0: never leased.
+    pub(crate) lease_ms: u64,
+    /// Leased: the deadline. Dead: when it died. Else 0. Unix ms.
+    pub(crate) until: u64,
+    /// The place it had before it was leased.
+    pub(crate) old_place: u64,
+    /// Ready at an old place: since when it is ready again; else 0. Unix ms.
+    pub(crate) back_since: u64,
+    pub(crate) first_delivered_at: u64,
+    pub(crate) last_delivered_at: u64,
+    /// Of this budget.
+    pub(crate) deliveries: u64,
+    pub(crate) budget_failures: u64,
+    pub(crate) budget_expiries: u64,
+    /// Of its whole life.
+    pub(crate) total_deliveries: u64,
+    pub(crate) failures: u64,
+    pub(crate) expiries: u64,
+    pub(crate) releases: u64,
+    pub(crate) redrives: u64,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) error: Box<[u8]>,
+    /// Neighbours among the leases of its consumer; not stored.
+    pub(crate) links: Links,
+}
+
+/// The number of a consumer's name within a queue.
+pub(crate) type NameId = u32;
+/// The number of a job's slot within a queue.
+pub(crate) type Slot = u32;
+
+/// A doubly linked list through the jobs leased by one consumer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Links {
+    pub(crate) before: Option<Slot>,
+    pub(crate) after: Option<Slot>,
+}
+
+/// Links say where a job is stored, not what it is.
+impl PartialEq for Links {
+    fn eq(&self, _: &Links) -> bool {
+        true
+    }
+}
+impl Eq for Links {}
+
+impl Job {
+    pub(crate) fn more(&self) -> &More {
+        self.more.as_deref().unwrap_or(&NOTHING_MORE)
+    }
+
+    pub(crate) fn more_mut(&mut self) -> &mut More {
+        self.more.get_or_insert_with(Box::default)
+    }
+
+    /// When a waiting job goes to dead by TTL.
+    pub(crate) fn ttl_at(&self) -> Option<u64> {
+        Some(self.more().ttl_at).filter(|at| *at > 0)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.payload.len() as u64
+    }
+}
+
+static NOTHING_MORE: std::sync::LazyLock<More> = std::sync::LazyLock::new(More::default);
+
+/// What a token is good for, of a job that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Not the token of the last delivery, or void.
+    Stale,
+    /// The job is leased under it.
+    Live,
+    /// The lease expired, the job waits, nobody else got it.
+    Late,
+    /// The lease expired and the job went to dead.
+    LateDead,
+    /// It was spent.
+    Settled(Settled),
+}
+
+impl Job {
+    pub(crate) fn hold(&self, token: u64) -> Hold {
+        let more = self.more();
+        if token == 0 || more.token != token {
+            return Hold::Stale;
+        }
+        match (more.settled, self.state) {
+            (Settled::No, State::Leased) => Hold::Live,
+            (Settled::No, State::Ready | State::Delayed) => Hold::Late,
+            (Settled::No, State::Dead) => Hold::LateDead,
+            (Settled::No, State::Done) => Hold::Stale,
+            (settled, _) => Hold::Settled(settled),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The queue of RQ as a deterministic state machine.
+//!
+//! It knows no server, no clock, no randomness: time and random bits are arguments, replies go
+//! into a [`Sink`], and all that changes is a batch of ops. See `docs/ARCHITECTURE.md`.
+//!
+//! A request is made by [`parse`], run by [`execute`] or [`execute_absent`], and its
+//! [`Effects::batch`] is what replicas and the AOF get, who call [`apply`] or [`apply_absent`].
+#![forbid(unsafe_code)]
+
+mod apply;
+mod args;
+mod check;
+pub mod clock;
+mod codec;
+mod due;
+mod effects;
+mod error;
+mod execute;
+mod id;
+mod job;
+mod lease;
+mod limits;
+mod names;
+mod op;
+mod policy;
+mod produce;
+mod queue;
+mod random;
+mod ready;
+mod recover;
+mod request;
+mod settle;
+mod sink;
+mod slab;
+mod snapshot;
+pub mod syntax;
+mod sorted;
+pub mod table;
+mod view;
+mod wire;
+
+pub use check::check;
+pub use due::due;
+pub use effects::{Effects, Local, Turn};
+pub use error::{quote, Code, Error};
+pub use execute::{execute, execute_absent, give_back, Outcome, Waiter};
+pub use id::{IdText, JobId};
+pub use job::{Reason, State};
+pub use limits::{BATCH_ROOM, MAX_BATCH, MAX_COUNT, MAX_PAYLOAD, MAX_TIME_MS};
+pub use op::Event;
+pub use policy::{Jitter, Policy, Setting};
+pub use queue::{copy_incarnation, Queue, Totals};
+pub use request::{parse, Request};
+pub use sink::{Sink, Tree, TreeSink};
+pub use snapshot::{apply, apply_absent, Loader};
+pub use view::Cursor;
+pub use wire::Malformed;

@@ -1,0 +1,103 @@
+//! The ops: decided facts, with absolute times. All that ever changes a queue is one of them.
+
+use crate::id::JobId;
+use crate::job::{Job, Reason};
+use crate::policy::Setting;
+use crate::queue::Header;
+use crate::request::JobOptions;
+
+/// One change of a queue. `apply` knows no clock: `now` is the time of the batch.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Op<'a> {
+    /// The queue is as new, with this header. Begins a snapshot.
+    Reset(Box<Header>),
+    /// A job with everything that is known about it, from a snapshot.
+    Put(Box<Stored>),
+    /// The queue was made.
+    Create { incarnation: u64 },
+    /// An option was set.
+    Policy(Setting),
+    /// A job was pushed, ready (`due` None) or delayed.
+    Push { id: JobId, due: Option<u64>, options: JobOptions, payload: &'a [u8] },
+    /// A job was handed to a consumer until `deadline`.
+    Lease { id: JobId, token: u64, lease_ms: u64, consumer: &'a [u8] },
+    /// A job was acknowledged.
+    Finish { id: JobId },
+    /// NACK: tried again, at once or at `due`.
+    Retry { id: JobId, due: Option<u64>, error: Option<&'a [u8]> },
+    /// A job went to dead. `error` is given by NACK only.
+    Bury { id: JobId, reason: Reason, error: Option<&'a [u8]> },
+    /// A late NACK about a job that expiry had sent to dead.
+    Note { id: JobId, error: Option<&'a [u8]> },
+    /// A job was given back unspent, to its old place or until `due`.
+    Release { id: JobId, due: Option<u64> },
+    /// A lease was extended, or an expired one taken up again.
+    Extend { id: JobId, deadline: u64 },
+    /// A lease ended by itself: the job takes its old place, or waits until `due`.
+    Expire { id: JobId, due: Option<u64> },
+    /// All delayed jobs up to this one became ready.
+    Promote { due: u64, id: JobId },
+    /// A dead job got a fresh budget, ready now or at `due`.
+    Redrive { id: JobId, due: Option<u64>, priority: Option<i8> },
+    /// A waiting job's priority or due time was set.
+    Set { id: JobId, priority: Option<i8>, due: Option<Due> },
+    /// A job was removed by its owner.
+    Drop { id: JobId },
+}
+
+/// A new time for a waiting job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Ready, placed at this time.
+    Ready(u64),
+    /// Delayed until this time.
+    Delayed(u64),
+}
+
+/// A job as a snapshot has it: with its consumer's name instead of a number.
+#[derive(Debug, Clone)]
+pub(crate) struct Stored {
+    pub(crate) job: Job,
+    pub(crate) consumer: Option<Box<[u8]>>,
+}
+
+impl PartialEq for Stored {
+    fn eq(&self, other: &Stored) -> bool {
+        let same = |a: &Job, b: &Job| {
+            (a.id, a.place, a.priority, a.state, &a.payload, a.more()) == (b.id, b.place, b.priority, b.state, &b.payload, b.more())
+        };
+        same(&self.job, &other.job) && self.consumer == other.consumer
+    }
+}
+
+/// A state change that others may be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as the keyspace events")]
+pub enum Event {
+    Push,
+    Lease,
+    Ack,
+    Nack,
+    Release,
+    Expire,
+    Dead,
+    Redrive,
+    Del,
+}
+
+impl Event {
+    /// The name of the keyspace event.
+    pub fn name(self) -> &'static str {
+        match self {
+            Event::Push => "rq.push",
+            Event::Lease => "rq.lease",
+            Event::Ack => "rq.ack",
+            Event::Nack => "rq.nack",
+            Event::Release => "rq.release",
+            Event::Expire => "rq.expire",
+            Event::Dead => "rq.dead",
+            Event::Redrive => "rq.redrive",
+            Event::Del => "rq.del",
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! A queue: its jobs, and the orders in which they are found.
+
+use std::cmp::Reverse;
+
+use crate::id::JobId;
+use crate::job::{Job, Links, NameId, Reason, Slot, State};
+use crate::names::Names;
+use crate::policy::Policy;
+use crate::ready::{Ready, ReadyKey};
+use crate::slab::Slab;
+use crate::sorted::Sorted;
+
+/// Jobs ordered by a time, then by id.
+pub(crate) type ByTime = Sorted<(u64, JobId), Slot>;
+
+/// Counted events of a queue's whole life. They never go back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in RQ.INFO")]
+pub struct Totals {
+    pub pushed: u64,
+    pub delivered: u64,
+    pub acked: u64,
+    pub failed: u64,
+    pub expired: u64,
+    pub released: u64,
+    pub dead: u64,
+    pub redriven: u64,
+}
+
+/// What a queue knows beside its jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// A number that no other queue has: it tells this value from a later one under the same key.
+    pub(crate) incarnation: u64,
+    pub(crate) policy: Policy,
+    pub(crate) last_id: JobId,
+    pub(crate) last_token: u64,
+    /// The newest op time it has seen, Unix ms.
+    pub(crate) newest_ms: u64,
+    /// The longest lease it ever gave: a deadline further ahead than that has expired, because
+    /// the clock must have stepped back.
+    pub(crate) longest_lease_ms: u64,
+    pub(crate) totals: Totals,
+}
+
+/// A queue with all its jobs: the value of one key.
+///
+/// It is plain data: it can be sent to another thread and dropped there, and it holds nothing of
+/// the server.
+#[derive(Debug, Clone)]
+pub struct Queue {
+    pub(crate) head: Header,
+    pub(crate) jobs: Slab,
+    pub(crate) by_id: Sorted<JobId, Slot>,
+    pub(crate) ready: Ready,
+    pub(crate) delayed: ByTime,
+    pub(crate) leased: ByTime,
+    pub(crate) dead: [ByTime; 4],
+    /// Waiting jobs with a TTL, by the time at which they go to dead.
+    pub(crate) ttl: ByTime,
+    pub(crate) names: Names,
+    /// Payload bytes by state.
+    pub(crate) bytes: [u64; 5],
+    /// How many delayed jobs were delivered in this budget.
+    pub(crate) retrying: u64,
+    /// How many jobs have a [`crate::job::More`].
+    pub(crate) with_more: usize,
+}
+
+impl Queue {
+    /// An empty queue with the default policy.
+    pub(crate) fn new(incarnation: u64) -> Queue {
+        Queue {
+            head: Header {
+                incarnation,
+                policy: Policy::default(),
+                last_id: JobId::ZERO,
+                last_token: 0,
+                newest_ms: 0,
+                longest_lease_ms: 0,
+                totals: Totals::default(),
+            },
+            jobs: Slab::new(),
+            by_id: Sorted::new(),
+            ready: Ready::new(),
+            delayed: Sorted::new(),
+            leased: Sorted::new(),
+            dead: [Sorted::new(), Sorted::new(), Sorted::new(), Sorted::new()],
+            ttl: Sorted::new(),
+            names: Names::default(),
+            bytes: [0; 5],
+            retrying: 0,
+            with_more: 0,
+        }
+    }
+
+    /// The number that tells this queue from any other, also from an earlier one of its key.
+    pub fn incarnation(&self) -> u64 {
+        self.head.incarnation
+    }
+
+    /// The newest op time it has seen, Unix ms: a floor for the node's clock.
+    pub fn newest_ms(&self) -> u64 {
+        self.head.newest_ms
+    }
+
+    /// Its policy.
+    pub fn policy(&self) -> &Policy {
+        &self.head.policy
+    }
+
+    /// The number of jobs in all states.
+    pub fn jobs(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether a job could be leased now.
+    pub fn has_ready(&self) -> bool {
+        self.ready.len() > 0
+    }
+
+    /// The number of jobs in a state.
+    pub fn count(&self, state: State) -> usize {
+        match state {
+            State::Ready => self.ready.len(),
+            State::Delayed => self.delayed.len(),
+            State::Leased => self.leased.len(),
+            State::Dead => self.dead.iter().fold(0, |sum, dead| sum.saturating_add(dead.len())),
+            State::Done => 0,
+        }
+    }
+
+    /// The number of dead jobs by reason.
+    pub(crate) fn dead_count(&self, reason: Reason) -> usize {
+        self.dead.get(reason as usize).map_or(0, Sorted::len)
+    }
+
+    /// When time alone changes something next, Unix ms; in the past: now. No lease expires before
+    /// `no_expiry_before`.
+    pub fn next_event(&self, now: u64, no_expiry_before: u64) -> Option<u64> {
+        let mut expiry = self.leased.first().map(|((at, _), _)| at);
+        if self.leased.last().is_some_and(|((at, _), _)| self.too_far(at, now)) {
+            expiry = Some(now);
+        }
+        let expiry = expiry.map(|at| at.max(no_expiry_before));
+        let due = self.delayed.first().map(|((at, _), _)| at);
+        let ttl = self.ttl.first().map(|((at, _), _)| at);
+        [expiry, due, ttl].into_iter().flatten().min()
+    }
+
+    /// Whether a deadline is further ahead than any lease reaches.
+    pub(crate) fn too_far(&self, deadline: u64, now: u64) -> bool {
+        deadline > now.saturating_add(self.head.longest_lease_ms)
+    }
+
+    /// About how many bytes it takes; O(1).
+    pub fn mem_usage(&self) -> usize {
+        let payloads = self.bytes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+        let jobs = self.jobs();
+        let more = std::mem::size_of::<crate::job::More>().saturating_add(8);
+        let orders = [&self.delayed, &self.leased, &self.ttl].into_iter().chain(&self.dead);
+        let parts = [
+            std::mem::size_of::<Queue>(),
+            usize::try_from(payloads).unwrap_or(usize::MAX),
+            // What the allocator adds to each payload.
+            jobs.saturating_mul(12),
+            self.jobs.bytes(),
+            self.with_more.saturating_mul(more),
+            self.by_id.bytes(),
+            self.ready.bytes(),
+            self.names.bytes(),
+            orders.fold(0, |sum, order| sum.saturating_add(order.bytes())),
+        ];
+        parts.into_iter().fold(0, usize::saturating_add)
+    }
+
+    /// A copy for another key, with an incarnation of its own.
+    pub fn copy(&self, incarnation: u64) -> Queue {
+        let mut copy = self.clone();
+        copy.head.incarnation = incarnation;
+        copy
+    }
+
+    pub(crate) fn slot_of(&self, id: JobId) -> Option<Slot> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn job(&self, id: JobId) -> Option<&Job> {
+        self.jobs.get(self.slot_of(id)?)
+    }
+
+    pub(crate) fn consumer(&self, job: &Job) -> Option<&[u8]> {
+        Some(&self.names.get(job.more().consumer?)?.text)
+    }
+
+    /// Puts a job into the order of its state. Its fields say which and where.
+    pub(crate) fn link(&mut self, slot: Slot) {
+        let Some(job) = self.jobs.get(slot) else { return };
+        let (id, state, size, more) = (job.id, job.state, job.size(), job.more());
+        let (until, deliveries, reason, consumer) = (more.until, more.deliveries, more.reason, more.consumer);
+        let ttl_at = job.ttl_at();
+        if let Some(bytes) = self.bytes.get_mut(state as usize) {
+            *bytes = bytes.saturating_add(size);
+        }
+        match state {
+            State::Ready => self.ready.insert(ready_key(job), back_since(job), slot),
+            State::Delayed => {
+                self.delayed.insert((job.place, id), slot);
+                self.retrying = self.retrying.saturating_add(u64::from(deliveries > 0));
+            }
+            State::Leased => {
+                self.leased.insert((until, id), slot);
+                self.link_lease(slot, consumer);
+            }
+            State::Dead => {
+                if let Some(dead) = reason.and_then(|reason| self.dead.get_mut(reason as usize)) {
+                    dead.insert((until, id), slot);
+                }
+            }
+            State::Done => {}
+        }
+        if let (true, Some(at)) = (state.waits(), ttl_at) {
+            self.ttl.insert((at, id), slot);
+        }
+    }
+
+    /// Takes a job out of the order of its state, before its fields change.
+    pub(crate) fn unlink(&mut self, slot: Slot) {
+        let Some(job) = self.jobs.get(slot) else { return };
+        let (id, state, size, more) = (job.id, job.state, job.size(), job.more());
+        let (until, deliveries, reason) = (more.until, more.deliveries, more.reason);
+        let ttl_at = job.ttl_at();
+        if let Some(bytes) = self.bytes.get_mut(state as usize) {
+            *bytes = bytes.saturating_sub(size);
+        }
+        match state {
+            State::Ready => self.ready.remove(ready_key(job), back_since(job)),
+            State::Delayed => {
+                self.delayed.remove(&(job.place, id));
+                self.retrying = self.retrying.saturating_sub(u64::from(deliveries > 0));
+            }
+            State::Leased => {
+                self.leased.remove(&(until, id));
+                self.unlink_lease(slot);
+            }
+            State::Dead => {
+                if let Some(dead) = reason.and_then(|reason| self.dead.get_mut(reason as usize)) {
+                    dead.remove(&(until, id));
+                }
+            }
+            State::Done => {}
+        }
+        if let (true, Some(at)) = (state.waits(), ttl_at) {
+            self.ttl.remove(&(at, id));
+        }
+    }
+
+    /// Puts a leased job at the head of its consumer's list.
+    fn link_lease(&mut self, slot: Slot, consumer: Option<NameId>) {
+        let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) else { return };
+        let after = name.leased.replace(slot);
+        if let Some(job) = self.jobs.get_mut(slot) {
+            job.more_mut().links = Links { before: None, after };
+        }
+        if let Some(next) = after.and_then(|next| self.jobs.get_mut(next)) {
+            next.more_mut().links.before = Some(slot);
+        }
+    }
+
+    fn unlink_lease(&mut self, slot: Slot) {
+        let Some(job) = self.jobs.get_mut(slot) else { return };
+        let more = job.more_mut();
+        let (links, consumer) = (std::mem::take(&mut more.links), more.consumer);
+        match links.before {
+            Some(before) => {
+                if let Some(job) = self.jobs.get_mut(before) {
+                    job.more_mut().links.after = links.after;
+                }
+            }
+            None => {
+                if let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) {
+                    name.leased = links.after;
+                }
+            }
+        }
+        if let Some(job) = links.after.and_then(|after| self.jobs.get_mut(after)) {
+            job.more_mut().links.before = links.before;
+        }
+    }
+
+    /// The jobs that a consumer has leased, oldest deadline first.
+    pub(crate) fn leases_of(&self, consumer: &[u8]) -> Vec<JobId> {
+        let mut leases = Vec::new();
+        let mut next = self.names.find(consumer).and_then(|name| name.leased);
+        while let Some(job) = next.and_then(|slot| self.jobs.get(slot)) {
+            leases.push((job.more().until, job.id));
+            next = job.more().links.after;
+        }
+        leases.sort_unstable();
+        leases.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+pub(crate) fn ready_key(job: &Job) -> ReadyKey {
+    (Reverse(job.priority), job.place, job.id)
+}
+
+fn back_since(job: &Job) -> Option<u64> {
+    Some(job.more().back_since).filter(|since| *since > 0)
+}
+
+/// The incarnation of a copy: the same on primary and replicas, where the server replays COPY.
+pub fn copy_incarnation(old: u64, db: i32, key: &[u8]) -> u64 {
+    // FNV-1a over all three, then a final mix: no secret, only spread.
+    let parts = old.to_le_bytes().into_iter().chain(db.to_le_bytes()).chain(key.iter().copied());
+    crate::random::mix(parts.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
+}

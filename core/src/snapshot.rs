@@ -1,0 +1,153 @@
+//! A whole queue as batches of ops, and back; and batches from a primary onto a queue.
+
+use crate::apply::Applied;
+use crate::codec::{decode, encode, encode_job};
+use crate::effects::Effects;
+use crate::limits::{MAX_BATCH, SNAPSHOT_CHUNK};
+use crate::op::Op;
+use crate::queue::Queue;
+use crate::wire::{Malformed, Reader, Writer};
+
+/// The first byte of a stored job; the rest of it is written without a copy of the job.
+const PUT: u8 = 2;
+
+impl Queue {
+    /// Hands out the queue as batches of about 64 KB, each of which leaves a valid queue: first
+    /// what it knows beside its jobs, then the jobs in the order of their ids. The same bytes for
+    /// equal queues.
+    pub fn snapshot(&self, emit: &mut dyn FnMut(&[u8])) {
+        let mut batch = Writer::default();
+        batch.begin(self.head.newest_ms);
+        encode(&Op::Reset(Box::new(self.head.clone())), &mut batch);
+        for (_, slot) in self.by_id.iter() {
+            let Some(job) = self.jobs.get(slot) else { continue };
+            let size = batch.bytes().len().saturating_add(job.payload.len());
+            if size > SNAPSHOT_CHUNK {
+                emit(batch.bytes());
+                batch.clear();
+                batch.begin(self.head.newest_ms);
+            }
+            batch.byte(PUT);
+            encode_job(job, self.consumer(job), &mut batch);
+        }
+        emit(batch.bytes());
+    }
+}
+
+/// Decodes a whole batch before anything is applied, so that one that does not decode changes
+/// nothing.
+fn validate(batch: &[u8]) -> Result<(), Malformed> {
+    if batch.len() > MAX_BATCH {
+        return Err(Malformed { at: 0, what: "longer than 16 MB" });
+    }
+    let (mut reader, now) = Reader::open(batch)?;
+    while !reader.is_at_end() {
+        decode(&mut reader, now)?;
+    }
+    Ok(())
+}
+
+/// Applies a batch from a primary, an AOF or a snapshot. The batch's time.
+///
+/// # Errors
+/// The batch does not decode: nothing was changed.
+pub fn apply(queue: &mut Queue, batch: &[u8], effects: &mut Effects) -> Result<u64, Malformed> {
+    validate(batch)?;
+    apply_ops(queue, Reader::open(batch)?, effects)
+}
+
+fn apply_ops(queue: &mut Queue, from: (Reader<'_>, u64), effects: &mut Effects) -> Result<u64, Malformed> {
+    let (mut reader, now) = from;
+    while !reader.is_at_end() {
+        let op = decode(&mut reader, now)?;
+        effects.note(queue.apply_op(&op, now));
+    }
+    Ok(now)
+}
+
+/// Applies a batch to an absent key. The batch's time, and the queue if the batch made one: other
+/// ops about nothing are misfits.
+///
+/// # Errors
+/// The batch does not decode: nothing was changed.
+pub fn apply_absent(batch: &[u8], effects: &mut Effects) -> Result<(u64, Option<Queue>), Malformed> {
+    validate(batch)?;
+    let (mut reader, now) = Reader::open(batch)?;
+    let mut queue = match reader.is_at_end() {
+        true => return Ok((now, None)),
+        false => match decode(&mut reader, now)? {
+            Op::Create { incarnation } => Queue::new(incarnation),
+            reset @ Op::Reset(_) => {
+                let mut queue = Queue::new(0);
+                queue.apply_op(&reset, now);
+                queue
+            }
+            _ => {
+                effects.note(Applied::Nothing);
+                return Ok((now, None));
+            }
+        },
+    };
+    queue.head.newest_ms = queue.head.newest_ms.max(now);
+    apply_ops(&mut queue, (reader, now), effects)?;
+    Ok((now, Some(queue)))
+}
+
+/// Reads a snapshot, strictly: it must be exactly what [`Queue::snapshot`] writes of some valid
+/// queue. For RDB files and RESTORE, whose bytes may come from anybody.
+#[derive(Debug, Default)]
+pub struct Loader {
+    queue: Option<Queue>,
+}
+
+impl Loader {
+    /// Nothing read yet.
+    pub fn new() -> Loader {
+        Loader::default()
+    }
+
+    /// Reads the next batch.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn feed(&mut self, batch: &[u8]) -> Result<(), Malformed> {
+        if batch.len() > MAX_BATCH {
+            return Err(Malformed { at: 0, what: "longer than 16 MB" });
+        }
+        let (mut reader, now) = Reader::open(batch)?;
+        while !reader.is_at_end() {
+            let op = decode(&mut reader, now)?;
+            match (&mut self.queue, &op) {
+                (empty @ None, Op::Reset(header)) if header.newest_ms == now => {
+                    let mut queue = Queue::new(header.incarnation);
+                    queue.head = (**header).clone();
+                    *empty = Some(queue);
+                }
+                (Some(queue), Op::Put(stored)) => {
+                    let head = &queue.head;
+                    let more = stored.job.more();
+                    let ordered = queue.by_id.last().is_none_or(|(last, _)| last < stored.job.id);
+                    if !ordered || stored.job.id > head.last_id {
+                        return Err(reader.wrong("ids out of order"));
+                    }
+                    if more.token > head.last_token || more.lease_ms > head.longest_lease_ms || head.newest_ms != now {
+                        return Err(reader.wrong("a job newer than its queue"));
+                    }
+                    if queue.apply_op(&op, now) == Applied::Nothing {
+                        return Err(reader.wrong("a job twice"));
+                    }
+                }
+                _ => return Err(reader.wrong("not the ops of a snapshot")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The queue.
+    ///
+    /// # Errors
+    /// Nothing was read.
+    pub fn finish(self) -> Result<Queue, Malformed> {
+        self.queue.ok_or(Malformed { at: 0, what: "no queue in it" })
+    }
+}

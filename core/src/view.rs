@@ -1,0 +1,247 @@
+//! GET, PEEK, LEN, INFO: looking without touching.
+
+use std::cmp::Reverse;
+
+use crate::due::max_deliveries;
+use crate::effects::Turn;
+use crate::error::{quote, Error};
+use crate::id::{decimal, IdText, JobId};
+use crate::job::{Job, Reason, Slot, State};
+use crate::limits::PEEK_BYTES;
+use crate::policy::Policy;
+use crate::queue::{ready_key, Queue};
+use crate::sink::Sink;
+
+/// Where a PEEK goes on: after this job in the order of its state. The job itself may be gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    priority: i8,
+    time: u64,
+    id: JobId,
+}
+
+impl Cursor {
+    /// Reads a cursor; None is the beginning.
+    pub(crate) fn parse(text: &[u8]) -> Result<Option<Cursor>, Error> {
+        if text == b"0" {
+            return Ok(None);
+        }
+        let mut parts = text.splitn(3, |byte| *byte == b'.');
+        let cursor = (|| {
+            let priority = u8::try_from(decimal(parts.next()?)?).ok()?;
+            let time = decimal(parts.next()?)?;
+            Some(Cursor { priority: priority as i8, time, id: JobId::parse(parts.next()?)? })
+        })();
+        match cursor {
+            Some(cursor) => Ok(Some(cursor)),
+            None => Err(Error::new(format!("CURSOR must be 0 or what RQ.PEEK replied before, not {}", quote(text)))),
+        }
+    }
+
+    fn text(self) -> String {
+        format!("{}.{}.{}", self.priority as u8, self.time, self.id)
+    }
+}
+
+pub(crate) fn len(queue: &Queue, state: Option<State>, out: &mut dyn Sink) {
+    let live = || [State::Ready, State::Delayed, State::Leased].into_iter().map(|state| queue.count(state)).sum();
+    out.uint(state.map_or_else(live, |state| queue.count(state)) as u64);
+}
+
+pub(crate) fn get(queue: &Queue, id: JobId, out: &mut dyn Sink) {
+    match queue.job(id) {
+        Some(job) => write_job(queue, job, true, out),
+        None => out.null_array(),
+    }
+}
+
+/// The map of a job.
+pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn Sink) {
+    let more = job.more();
+    let fields = 23usize;
+    out.map(if payload { fields } else { fields.saturating_sub(1) });
+    let mut text = IdText::new();
+    out.text("id");
+    out.bulk(job.id.write(&mut text));
+    out.text("state");
+    out.text(job.state.name());
+    out.text("priority");
+    out.int(i64::from(job.priority));
+    number(out, "pushed-at", job.id.ms);
+    number(out, "due-at", job.place);
+    number(out, "deliveries", more.deliveries);
+    number(out, "max-deliveries", max_deliveries(job, queue));
+    number(out, "total-deliveries", more.total_deliveries);
+    number(out, "failures", more.failures);
+    number(out, "expiries", more.expiries);
+    number(out, "releases", more.releases);
+    number(out, "redrives", more.redrives);
+    maybe(out, "token", more.token);
+    out.text("consumer");
+    match queue.consumer(job) {
+        Some(consumer) => out.bulk(consumer),
+        None => out.null(),
+    }
+    maybe(out, "lease-ms", more.lease_ms);
+    let until = |state: State| if job.state == state { more.until } else { 0 };
+    maybe(out, "deadline", until(State::Leased));
+    maybe(out, "first-delivered-at", more.first_delivered_at);
+    maybe(out, "last-delivered-at", more.last_delivered_at);
+    maybe(out, "dead-at", until(State::Dead));
+    out.text("reason");
+    match more.reason {
+        Some(reason) => out.text(reason.name()),
+        None => out.null(),
+    }
+    out.text("error");
+    if more.error.is_empty() {
+        out.null();
+    } else {
+        out.bulk(&more.error);
+    }
+    number(out, "size", job.size());
+    if payload {
+        out.text("payload");
+        out.bulk(&job.payload);
+    }
+}
+
+fn number(out: &mut dyn Sink, name: &str, value: u64) {
+    out.text(name);
+    out.uint(value);
+}
+
+/// A number, 0 being none.
+fn maybe(out: &mut dyn Sink, name: &str, value: u64) {
+    out.text(name);
+    if value == 0 { out.null() } else { out.uint(value) }
+}
+
+/// Dead jobs by the time at which they died, of one reason or of all, after a place in that order.
+pub(crate) fn dead_after(
+    queue: &Queue,
+    reason: Option<Reason>,
+    after: Option<(u64, JobId)>,
+) -> impl Iterator<Item = ((u64, JobId), Slot)> + '_ {
+    let orders = Reason::ALL.into_iter().filter(move |one| reason.is_none_or(|reason| reason == *one));
+    let mut heads: Vec<_> = orders.filter_map(|one| Some(queue.dead.get(one as usize)?.after(after).peekable())).collect();
+    std::iter::from_fn(move || {
+        let oldest = heads.iter_mut().filter_map(|head| head.peek().copied()).min()?;
+        heads.iter_mut().find_map(|head| head.next_if_eq(&oldest))
+    })
+}
+
+pub(crate) fn peek(queue: &Queue, state: State, cursor: Option<Cursor>, count: u64, payload: bool, out: &mut dyn Sink) {
+    let by_time = cursor.map(|cursor| (cursor.time, cursor.id));
+    let slots: Box<dyn Iterator<Item = Slot>> = match state {
+        State::Ready => {
+            let after = cursor.map(|cursor| (Reverse(cursor.priority), cursor.time, cursor.id));
+            Box::new(queue.ready.after(after).map(|(_, slot)| slot))
+        }
+        State::Delayed => Box::new(queue.delayed.after(by_time).map(|(_, slot)| slot)),
+        State::Leased => Box::new(queue.leased.after(by_time).map(|(_, slot)| slot)),
+        State::Dead => Box::new(dead_after(queue, None, by_time).map(|(_, slot)| slot)),
+        State::Done => Box::new(std::iter::empty()),
+    };
+    let mut jobs = slots.filter_map(|slot| queue.jobs.get(slot)).peekable();
+    let (mut page, mut bytes): (Vec<&Job>, u64) = (Vec::new(), 0);
+    while (page.len() as u64) < count && (bytes < PEEK_BYTES || !payload) {
+        let Some(job) = jobs.next() else { break };
+        bytes = bytes.saturating_add(job.size());
+        page.push(job);
+    }
+    let last = page.last().filter(|_| jobs.peek().is_some());
+    let next = last.map_or_else(|| "0".to_string(), |job| place_of(job).text());
+    out.array(2);
+    out.text(&next);
+    out.array(page.len());
+    for job in page {
+        write_job(queue, job, payload, out);
+    }
+}
+
+/// The place of a job in the order of its state.
+fn place_of(job: &Job) -> Cursor {
+    let time = match job.state {
+        State::Ready => ready_key(job).1,
+        State::Delayed => job.place,
+        State::Leased | State::Dead | State::Done => job.more().until,
+    };
+    let priority = if job.state == State::Ready { job.priority } else { 0 };
+    Cursor { priority, time, id: job.id }
+}
+
+pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
+    let counts: [(&str, u64); 12] = {
+        let of = |state: State| queue.count(state) as u64;
+        let dead = |reason: Reason| queue.dead_count(reason) as u64;
+        [
+            ("length", of(State::Ready).saturating_add(of(State::Delayed)).saturating_add(of(State::Leased))),
+            ("ready", of(State::Ready)),
+            ("scheduled", of(State::Delayed).saturating_sub(queue.retrying)),
+            ("retrying", queue.retrying),
+            ("leased", of(State::Leased)),
+            ("dead", of(State::Dead)),
+            ("dead-failed", dead(Reason::Failed)),
+            ("dead-expired-lease", dead(Reason::ExpiredLease)),
+            ("dead-rejected", dead(Reason::Rejected)),
+            ("dead-ttl", dead(Reason::Ttl)),
+            ("done", of(State::Done)),
+            ("delayed", of(State::Delayed)),
+        ]
+    };
+    let bytes = |state: State| queue.bytes.get(state as usize).copied().unwrap_or(0);
+    let sizes = State::ALL.map(|state| (bytes_name(state), bytes(state)));
+    let totals = &queue.head.totals;
+    let totals = [
+        ("pushed-total", totals.pushed),
+        ("delivered-total", totals.delivered),
+        ("acked-total", totals.acked),
+        ("failed-total", totals.failed),
+        ("expired-total", totals.expired),
+        ("released-total", totals.released),
+        ("dead-total", totals.dead),
+        ("redriven-total", totals.redriven),
+        ("local-stale", turn.local.stale),
+        ("blocked-clients", turn.local.blocked),
+    ];
+    let age = |since: Option<u64>| since.map(|since| turn.now.saturating_sub(since));
+    let oldest_dead = queue.dead.iter().filter_map(|dead| dead.first()).map(|((at, _), _)| at).min();
+    // The lease with the earliest deadline is not the oldest one, but the one that tells when
+    // something will happen; its age counts from its delivery.
+    let lease = queue.leased.first().and_then(|(_, slot)| queue.jobs.get(slot)).map(|job| job.more().last_delivered_at);
+    let ages = [
+        ("oldest-ready-ms", age(queue.ready.oldest_since())),
+        ("oldest-lease-ms", age(lease)),
+        ("oldest-dead-ms", age(oldest_dead)),
+        ("next-due-at", queue.delayed.first().map(|((at, _), _)| at)),
+    ];
+    let pairs = [Policy::PAIRS, counts.len(), sizes.len(), 1, ages.len(), totals.len()];
+    out.map(pairs.into_iter().sum());
+    queue.head.policy.write(out);
+    for (name, value) in counts.into_iter().chain(sizes) {
+        number(out, name, value);
+    }
+    out.text("held");
+    out.text(if queue.has_ready() { "no" } else { "empty" });
+    for (name, value) in ages {
+        out.text(name);
+        match value {
+            Some(value) => out.uint(value),
+            None => out.null(),
+        }
+    }
+    for (name, value) in totals {
+        number(out, name, value);
+    }
+}
+
+fn bytes_name(state: State) -> &'static str {
+    match state {
+        State::Ready => "ready-bytes",
+        State::Delayed => "delayed-bytes",
+        State::Leased => "leased-bytes",
+        State::Dead => "dead-bytes",
+        State::Done => "done-bytes",
+    }
+}

@@ -1,0 +1,507 @@
+//! The reference: a list of jobs, searched from end to end, as plainly as the contract can be
+//! written down. It knows nothing of how the real queue stores or orders anything.
+
+use rq_core::Tree;
+
+use super::op::{id_text, Id, Jitter, Setting, State};
+
+/// The options of a queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Policy {
+    pub lease: u64,
+    pub max_run: u64,
+    pub max_deliveries: u64,
+    pub max_expiries: u64,
+    pub backoff: (u64, u64),
+    pub jitter: Jitter,
+    pub expiry_backoff: bool,
+}
+
+impl Policy {
+    pub fn set(&mut self, setting: Setting) {
+        match setting {
+            Setting::Lease(ms) => self.lease = ms,
+            Setting::MaxRun(ms) => self.max_run = ms,
+            Setting::MaxDeliveries(n) => self.max_deliveries = n,
+            Setting::MaxExpiries(n) => self.max_expiries = n,
+            Setting::Backoff(base, max) => self.backoff = (base, max),
+            Setting::Jitter(jitter) => self.jitter = jitter,
+            Setting::ExpiryBackoff(yes) => self.expiry_backoff = yes,
+        }
+    }
+
+    /// The shortest and the longest wait after failure number n. They are equal without jitter.
+    fn wait(&self, n: u64) -> (u64, u64) {
+        let (base, max) = self.backoff;
+        let mut wait = base;
+        for _ in 1..n {
+            wait = wait.saturating_mul(2);
+            if wait >= max {
+                break;
+            }
+        }
+        let wait = wait.min(max);
+        match self.jitter {
+            Jitter::None => (wait, wait),
+            Jitter::Full => (wait.min(1), wait),
+            Jitter::Equal => ((wait / 2 + 1).min(wait), wait),
+        }
+    }
+}
+
+/// What the token of a job's last delivery is still good for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Token {
+    /// Nothing: never delivered, or void since a redrive.
+    Void,
+    /// The job is leased under it.
+    Live,
+    /// The lease expired, and nobody else got the job.
+    Late,
+    /// Spent by this verb, which said that.
+    Spent(&'static str, i64),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    pub id: Id,
+    pub payload: Vec<u8>,
+    pub priority: i8,
+    pub own_lease: Option<u64>,
+    pub own_max_deliveries: Option<u64>,
+    pub ttl: Option<u64>,
+    pub state: State,
+    /// When it is or was due, which is its place among the ready ones.
+    pub place: u64,
+    /// The place it had before it was leased.
+    pub old_place: u64,
+    /// Since when it is ready.
+    pub ready_since: u64,
+    /// What TTL counts from.
+    pub first_due: u64,
+    /// The budget that REDRIVE renews.
+    pub deliveries: u64,
+    pub budget_failures: u64,
+    pub budget_expiries: u64,
+    /// Its whole life.
+    pub total_deliveries: u64,
+    pub failures: u64,
+    pub expiries: u64,
+    pub releases: u64,
+    pub redrives: u64,
+    pub token: u64,
+    pub token_is: Token,
+    pub consumer: Option<Vec<u8>>,
+    pub lease_ms: u64,
+    pub deadline: u64,
+    pub first_delivered: Option<u64>,
+    pub last_delivered: Option<u64>,
+    pub dead_at: u64,
+    pub reason: Option<&'static str>,
+    pub error: Vec<u8>,
+    /// The due time was drawn at random from this range; it has to be asked for.
+    pub drawn: Option<(u64, u64)>,
+}
+
+impl Job {
+    pub fn waits(&self) -> bool {
+        matches!(self.state, State::Ready | State::Delayed)
+    }
+
+    pub fn ttl_end(&self) -> Option<u64> {
+        self.ttl.map(|ttl| self.first_due + ttl)
+    }
+
+    pub fn max_deliveries(&self, policy: &Policy) -> u64 {
+        self.own_max_deliveries.unwrap_or(policy.max_deliveries)
+    }
+
+    fn deliveries_are_spent(&self, policy: &Policy) -> bool {
+        let max = self.max_deliveries(policy);
+        max > 0 && self.deliveries >= max
+    }
+
+    /// Whether `token` is that of its last delivery, and what that is good for.
+    pub fn standing(&self, token: u64) -> Token {
+        if token == self.token { self.token_is } else { Token::Void }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Totals {
+    pub pushed: u64,
+    pub delivered: u64,
+    pub acked: u64,
+    pub failed: u64,
+    pub expired: u64,
+    pub released: u64,
+    pub dead: u64,
+    pub redriven: u64,
+    /// By DEL and PURGE; not shown anywhere.
+    pub removed: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reference {
+    pub policy: Policy,
+    /// In the order of their ids.
+    pub jobs: Vec<Job>,
+    pub last_id: Id,
+    pub last_token: u64,
+    /// No lease was ever longer than this: what ends further ahead was granted by a clock that
+    /// was wrong, and has expired.
+    pub longest_lease: u64,
+    pub totals: Totals,
+}
+
+impl Reference {
+    pub fn new(policy: Policy) -> Reference {
+        Reference { policy, jobs: Vec::new(), last_id: (0, 0), last_token: 0, longest_lease: 0, totals: Totals::default() }
+    }
+
+    pub fn job(&mut self, id: Id) -> Option<&mut Job> {
+        self.jobs.iter_mut().find(|job| job.id == id)
+    }
+
+    pub fn remove(&mut self, id: Id) {
+        self.jobs.retain(|job| job.id != id);
+    }
+
+    /// Jobs of one state in that state's own order.
+    pub fn listed(&self, state: State) -> Vec<&Job> {
+        let mut jobs: Vec<&Job> = self.jobs.iter().filter(|job| job.state == state).collect();
+        match state {
+            State::Ready => jobs.sort_by_key(|job| (-i64::from(job.priority), job.place, job.id)),
+            State::Delayed => jobs.sort_by_key(|job| (job.place, job.id)),
+            State::Leased => jobs.sort_by_key(|job| (job.deadline, job.id)),
+            State::Dead => jobs.sort_by_key(|job| (job.dead_at, job.id)),
+            State::Done => {}
+        }
+        jobs
+    }
+
+    pub fn count(&self, state: State) -> usize {
+        self.jobs.iter().filter(|job| job.state == state).count()
+    }
+
+    pub fn live(&self) -> usize {
+        self.jobs.iter().filter(|job| job.state != State::Dead).count()
+    }
+
+    /// Whether a lease is over.
+    pub fn expired(&self, job: &Job, now: u64) -> bool {
+        job.state == State::Leased && (job.deadline <= now || job.deadline > now + self.longest_lease)
+    }
+
+    /// When time alone changes something, from now on.
+    pub fn next_event(&self, now: u64) -> Option<u64> {
+        let event = |job: &Job| match job.state {
+            State::Leased if self.expired(job, now) => Some(now),
+            State::Leased => Some(job.deadline),
+            State::Delayed => Some(job.place.min(job.ttl_end().unwrap_or(u64::MAX))),
+            State::Ready => job.ttl_end(),
+            State::Dead | State::Done => None,
+        };
+        self.jobs.iter().filter_map(event).min().map(|at| at.max(now))
+    }
+
+    /// What time alone changes; `expiry` false: leases do not end.
+    pub fn due(&mut self, now: u64, expiry: bool) {
+        for n in 0..self.jobs.len() {
+            if expiry && self.expired(&self.jobs[n], now) {
+                self.expire(n, now);
+            }
+            let job = &mut self.jobs[n];
+            if job.state == State::Delayed && job.place <= now {
+                job.state = State::Ready;
+                job.ready_since = job.place;
+            }
+            if job.waits() && job.ttl_end().is_some_and(|end| end <= now) {
+                self.bury(n, now, "ttl");
+            }
+        }
+    }
+
+    pub fn bury(&mut self, n: usize, now: u64, reason: &'static str) {
+        self.totals.dead += 1;
+        let job = &mut self.jobs[n];
+        job.state = State::Dead;
+        job.dead_at = now;
+        job.reason = Some(reason);
+        job.drawn = None;
+    }
+
+    /// Lets a job wait until `due`, or makes it ready if that is not ahead.
+    pub fn wait(&mut self, n: usize, now: u64, due: u64) {
+        let job = &mut self.jobs[n];
+        job.place = due;
+        job.ready_since = due;
+        job.state = if due > now { State::Delayed } else { State::Ready };
+        job.drawn = None;
+    }
+
+    fn back_off(&mut self, n: usize, now: u64, attempt: u64) {
+        let (low, high) = self.policy.wait(attempt);
+        self.wait(n, now, now + high);
+        if low != high {
+            self.jobs[n].drawn = Some((now + low, now + high));
+        }
+    }
+
+    /// Ready again at the place it had before it was leased.
+    fn put_back(&mut self, n: usize, now: u64) {
+        let job = &mut self.jobs[n];
+        job.state = State::Ready;
+        job.place = job.old_place;
+        job.ready_since = now;
+        job.drawn = None;
+    }
+
+    pub fn expire(&mut self, n: usize, now: u64) {
+        self.totals.expired += 1;
+        let policy = self.policy.clone();
+        let job = &mut self.jobs[n];
+        job.token_is = Token::Late;
+        job.expiries += 1;
+        job.budget_expiries += 1;
+        let too_often = policy.max_expiries > 0 && job.budget_expiries >= policy.max_expiries;
+        if job.deliveries_are_spent(&policy) || too_often {
+            self.bury(n, now, "expired-lease");
+        } else if policy.expiry_backoff {
+            let attempt = job.budget_expiries;
+            self.back_off(n, now, attempt);
+        } else {
+            self.put_back(n, now);
+        }
+    }
+
+    fn find(&self, id: Id) -> Option<usize> {
+        self.jobs.iter().position(|job| job.id == id)
+    }
+
+    pub fn push(&mut self, now: u64, payload: Vec<u8>, due: u64, options: &super::op::JobOptions) -> Id {
+        let id = if now > self.last_id.0 { (now, 0) } else { (self.last_id.0, self.last_id.1 + 1) };
+        self.last_id = id;
+        self.totals.pushed += 1;
+        self.jobs.push(Job {
+            id,
+            payload,
+            priority: options.priority.unwrap_or(0),
+            own_lease: options.lease,
+            own_max_deliveries: options.max_deliveries,
+            ttl: options.ttl,
+            state: if due > now { State::Delayed } else { State::Ready },
+            place: due,
+            old_place: due,
+            ready_since: due,
+            first_due: due,
+            deliveries: 0,
+            budget_failures: 0,
+            budget_expiries: 0,
+            total_deliveries: 0,
+            failures: 0,
+            expiries: 0,
+            releases: 0,
+            redrives: 0,
+            token: 0,
+            token_is: Token::Void,
+            consumer: None,
+            lease_ms: 0,
+            deadline: 0,
+            first_delivered: None,
+            last_delivered: None,
+            dead_at: 0,
+            reason: None,
+            error: Vec::new(),
+            drawn: None,
+        });
+        id
+    }
+
+    /// Leases the first ready job, unless its payload is longer than `room`.
+    pub fn lease(&mut self, now: u64, consumer: &[u8], lease: Option<u64>, room: Option<u64>) -> Option<Job> {
+        // The head whose time to live is over is not delivered, also when no tick has come.
+        while let Some(late) = self.listed(State::Ready).first().filter(|job| job.ttl_end().is_some_and(|t| t <= now)) {
+            let n = self.find(late.id)?;
+            self.bury(n, now, "ttl");
+        }
+        let id = self.listed(State::Ready).first()?.id;
+        let n = self.find(id)?;
+        if room.is_some_and(|room| self.jobs[n].payload.len() as u64 > room) {
+            return None;
+        }
+        self.last_token = (self.last_token + 1).max(now * 1_000);
+        self.totals.delivered += 1;
+        let job = &mut self.jobs[n];
+        job.state = State::Leased;
+        job.old_place = job.place;
+        job.token = self.last_token;
+        job.token_is = Token::Live;
+        job.deliveries += 1;
+        job.total_deliveries += 1;
+        job.consumer = Some(consumer.to_vec());
+        job.lease_ms = job.own_lease.or(lease).unwrap_or(self.policy.lease);
+        job.deadline = now + job.lease_ms;
+        self.longest_lease = self.longest_lease.max(job.lease_ms);
+        job.first_delivered = job.first_delivered.or(Some(now));
+        job.last_delivered = Some(now);
+        Some(job.clone())
+    }
+
+    pub fn ack(&mut self, id: Id, token: u64) -> i64 {
+        let Some(n) = self.find(id) else { return -1 };
+        match self.jobs[n].standing(token) {
+            Token::Live | Token::Late => {
+                self.totals.acked += 1;
+                self.jobs.remove(n);
+                1
+            }
+            Token::Void | Token::Spent(..) => 0,
+        }
+    }
+
+    pub fn nack(&mut self, now: u64, id: Id, token: u64, delay: Option<u64>, error: Option<&[u8]>, dead: bool) -> i64 {
+        let Some(n) = self.find(id) else { return -1 };
+        match self.jobs[n].standing(token) {
+            Token::Spent("nack", code) => return code,
+            Token::Void | Token::Spent(..) => return 0,
+            Token::Live | Token::Late => {}
+        }
+        self.totals.failed += 1;
+        let policy = self.policy.clone();
+        let job = &mut self.jobs[n];
+        job.failures += 1;
+        job.budget_failures += 1;
+        if let Some(error) = error {
+            job.error = error[..error.len().min(1_024)].to_vec();
+        }
+        let attempt = job.budget_failures;
+        let code = if job.state == State::Dead {
+            2
+        } else if dead {
+            self.bury(n, now, "rejected");
+            2
+        } else if job.deliveries_are_spent(&policy) {
+            self.bury(n, now, "failed");
+            2
+        } else {
+            match delay {
+                Some(delay) => self.wait(n, now, now + delay),
+                None => self.back_off(n, now, attempt),
+            }
+            1
+        };
+        self.jobs[n].token_is = Token::Spent("nack", code);
+        code
+    }
+
+    pub fn release(&mut self, now: u64, id: Id, token: u64, delay: Option<u64>) -> i64 {
+        let Some(n) = self.find(id) else { return -1 };
+        let job = &mut self.jobs[n];
+        match job.standing(token) {
+            Token::Spent("release", code) => return code,
+            Token::Void | Token::Spent(..) => return 0,
+            Token::Live | Token::Late if job.state == State::Dead => return 0,
+            Token::Live => {}
+            Token::Late => {
+                job.expiries -= 1;
+                job.budget_expiries -= 1;
+            }
+        }
+        job.deliveries -= 1;
+        job.total_deliveries -= 1;
+        job.releases += 1;
+        job.token_is = Token::Spent("release", 1);
+        let was_ready = job.state == State::Ready;
+        match delay {
+            Some(delay) => self.wait(n, now, now + delay),
+            None if was_ready => {}
+            None => self.put_back(n, now),
+        }
+        self.totals.released += 1;
+        1
+    }
+
+    pub fn release_consumer(&mut self, now: u64, consumer: &[u8]) -> i64 {
+        let held: Vec<(Id, u64)> = self.listed(State::Leased).iter()
+            .filter(|job| job.consumer.as_deref() == Some(consumer))
+            .map(|job| (job.id, job.token))
+            .collect();
+        held.into_iter().map(|(id, token)| self.release(now, id, token, None)).sum()
+    }
+
+    pub fn extend(&mut self, now: u64, id: Id, token: u64, lease: Option<u64>) -> i64 {
+        let max_run = self.policy.max_run;
+        let Some(job) = self.job(id) else { return -1 };
+        let standing = job.standing(token);
+        if !matches!(standing, Token::Live | Token::Late) || job.state == State::Dead {
+            return 0;
+        }
+        let mut deadline = now + lease.unwrap_or(job.lease_ms);
+        if max_run > 0 {
+            let end = job.last_delivered.unwrap_or(0) + max_run;
+            if now >= end {
+                return 0;
+            }
+            deadline = deadline.min(end);
+        }
+        if standing == Token::Late {
+            job.expiries -= 1;
+            job.budget_expiries -= 1;
+            job.state = State::Leased;
+            job.token_is = Token::Live;
+            job.drawn = None;
+        }
+        job.deadline = deadline;
+        self.longest_lease = self.longest_lease.max(deadline - now);
+        1
+    }
+
+    pub fn reap(&mut self, now: u64, ids: &[Id]) -> Tree {
+        let mut reply = Vec::new();
+        for &id in ids {
+            let Some(n) = self.find(id).filter(|&n| self.jobs[n].state == State::Leased) else { continue };
+            self.expire(n, now);
+            let job = &self.jobs[n];
+            reply.push(Tree::Array(vec![
+                Tree::Bulk(id_text(id)),
+                Tree::Bulk(job.state.name().into()),
+                Tree::Int(job.deliveries as i64),
+                Tree::Bulk(job.consumer.clone().unwrap_or_default()),
+            ]));
+        }
+        Tree::Array(reply)
+    }
+
+    pub fn redrive(&mut self, now: u64, id: Id, due: u64, priority: Option<i8>) -> i64 {
+        let Some(n) = self.find(id) else { return -1 };
+        let job = &mut self.jobs[n];
+        if job.state != State::Dead {
+            return 0;
+        }
+        job.priority = priority.unwrap_or(job.priority);
+        (job.deliveries, job.budget_failures, job.budget_expiries) = (0, 0, 0);
+        job.redrives += 1;
+        job.token_is = Token::Void;
+        job.first_due = due;
+        self.totals.redriven += 1;
+        self.wait(n, now, due);
+        1
+    }
+
+    pub fn set(&mut self, now: u64, id: Id, priority: Option<i8>, due: Option<u64>) -> i64 {
+        let Some(n) = self.find(id) else { return -1 };
+        if !self.jobs[n].waits() {
+            return 0;
+        }
+        let job = &mut self.jobs[n];
+        job.priority = priority.unwrap_or(job.priority);
+        if let Some(due) = due.filter(|&due| job.state == State::Delayed || due > now) {
+            if job.deliveries == 0 {
+                job.first_due = due;
+            }
+            self.wait(n, now, due);
+        }
+        1
+    }
+}

@@ -1,0 +1,229 @@
+//! The verbs on the reference: what each replies, with or without a queue.
+
+use rq_core::Tree;
+
+use super::op::{id_text, Id, LeaseOptions, Op, RedriveMany, State, When};
+use super::queue::{Policy, Reference};
+
+/// What a command must answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Expect {
+    Reply(Tree),
+    /// It blocks; for ACKLEASE the code of the acknowledgement.
+    Wait(Option<i64>),
+    Error(&'static str),
+    /// A page: the maps, and whether there is more.
+    Page(Vec<Tree>, bool),
+}
+
+/// The reference with its surroundings: the clock, the grace, and whether there is a queue.
+#[derive(Debug, Clone)]
+pub struct World {
+    pub now: u64,
+    /// The grace: no lease ends by itself.
+    pub hold_expiry: bool,
+    pub may_block: bool,
+    pub defaults: Policy,
+    pub queue: Option<Reference>,
+}
+
+fn ints(codes: impl IntoIterator<Item = i64>) -> Tree {
+    Tree::Array(codes.into_iter().map(Tree::Int).collect())
+}
+
+impl When {
+    pub fn at(self, now: u64) -> u64 {
+        match self {
+            When::Delay(ms) => now + ms,
+            When::At(moment) => moment.at.max(now),
+        }
+    }
+}
+
+impl World {
+    pub fn run(&mut self, op: &Op) -> Expect {
+        let makes = matches!(op, Op::Push { .. } | Op::MPush { .. } | Op::Create { .. });
+        let absent = self.queue.is_none();
+        if absent && !makes {
+            return self.run_absent(op);
+        }
+        let (now, may_block) = (self.now, self.may_block);
+        let queue = self.queue.get_or_insert_with(|| Reference::new(self.defaults.clone()));
+        let reads = matches!(op, Op::Get { .. } | Op::Peek { .. } | Op::Len { .. } | Op::Info);
+        if !reads {
+            let reaps = matches!(op, Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. });
+            queue.due(now, !reaps && !self.hold_expiry);
+        }
+        Expect::Reply(match op {
+            Op::Push { payload, options } => {
+                let due = options.when.map_or(now, |when| when.at(now));
+                Tree::Bulk(id_text(queue.push(now, payload.clone(), due, options)))
+            }
+            Op::MPush { payloads, options } => {
+                let due = options.when.map_or(now, |when| when.at(now));
+                let ids = payloads.iter().map(|payload| queue.push(now, payload.clone(), due, options));
+                Tree::Array(ids.map(|id| Tree::Bulk(id_text(id))).collect())
+            }
+            Op::Lease { consumer, options } => {
+                return queue.lease_many(now, consumer, options)
+                    .map_or_else(|| nothing(None, options, may_block), Expect::Reply);
+            }
+            Op::AckLease { pair, consumer, options } => {
+                let code = queue.ack(pair.id, pair.token);
+                return queue.lease_many(now, consumer, options).map_or_else(
+                    || nothing(Some(code), options, may_block),
+                    |jobs| Expect::Reply(Tree::Array(vec![Tree::Int(code), jobs])),
+                );
+            }
+            Op::Ack { pairs } => ints(pairs.iter().map(|pair| queue.ack(pair.id, pair.token))),
+            Op::Nack { pairs, delay, error, dead } => ints(
+                pairs.iter().map(|pair| queue.nack(now, pair.id, pair.token, *delay, error.as_deref(), *dead)),
+            ),
+            Op::Release { pairs, delay } => {
+                ints(pairs.iter().map(|pair| queue.release(now, pair.id, pair.token, *delay)))
+            }
+            Op::ReleaseConsumer { consumer } => Tree::Int(queue.release_consumer(now, consumer)),
+            Op::Extend { pairs, lease } => {
+                ints(pairs.iter().map(|pair| queue.extend(now, pair.id, pair.token, *lease)))
+            }
+            Op::Reap { count } => {
+                let all = queue.listed(State::Leased);
+                let over = all.iter().filter(|job| queue.expired(job, now)).map(|job| job.id);
+                let ids: Vec<Id> = over.take(count.unwrap_or(100) as usize).collect();
+                queue.reap(now, &ids)
+            }
+            Op::ReapConsumer { consumer, count } => {
+                let all = queue.listed(State::Leased);
+                let held = all.iter().filter(|job| job.consumer.as_ref() == Some(consumer)).map(|job| job.id);
+                let ids: Vec<Id> = held.take(count.unwrap_or(100) as usize).collect();
+                queue.reap(now, &ids)
+            }
+            Op::ReapIds { ids } => queue.reap(now, &ids.iter().map(|pick| pick.id).collect::<Vec<Id>>()),
+            Op::Redrive { ids } => ints(ids.iter().map(|pick| queue.redrive(now, pick.id, now, None))),
+            Op::RedriveMany(many) => queue.redrive_many(now, many),
+            Op::Set { id, priority, when } => {
+                Tree::Int(queue.set(now, id.id, *priority, when.map(|when| when.at(now))))
+            }
+            Op::Del { ids } => Tree::Int(ids.iter().filter(|pick| queue.delete(pick.id)).count() as i64),
+            Op::Purge { state, count, reason, before } => {
+                let ids: Vec<Id> = queue.listed(*state).iter()
+                    .filter(|job| reason.is_none() || job.reason == *reason)
+                    .filter(|job| match (before, state) {
+                        (None, _) => true,
+                        (Some(before), State::Dead) => job.dead_at < before.at,
+                        (Some(before), _) => job.place < before.at,
+                    })
+                    .map(|job| job.id)
+                    .take(count.unwrap_or(1_000) as usize)
+                    .collect();
+                Tree::Int(ids.iter().filter(|&&id| queue.delete(id)).count() as i64)
+            }
+            Op::Get { id } => {
+                let policy = queue.policy.clone();
+                queue.job(id.id).map_or(Tree::NullArray, |job| job.shown(&policy, true))
+            }
+            Op::Peek { state, count, payload } => return queue.page(*state, None, count.unwrap_or(10), *payload),
+            Op::Len { state: Some(state) } => Tree::Int(queue.count(*state) as i64),
+            Op::Len { state: None } => Tree::Int(queue.live() as i64),
+            Op::Info => queue.info(now),
+            Op::Create { settings } => {
+                settings.iter().for_each(|setting| queue.policy.set(*setting));
+                Tree::Int(i64::from(absent))
+            }
+            Op::Alter { settings } => {
+                settings.iter().for_each(|setting| queue.policy.set(*setting));
+                Tree::Ok
+            }
+        })
+    }
+
+    fn run_absent(&self, op: &Op) -> Expect {
+        let gone = |n: usize| ints((0..n).map(|_| -1));
+        Expect::Reply(match op {
+            Op::Lease { options, .. } => return nothing(None, options, self.may_block),
+            Op::AckLease { options, .. } => return nothing(Some(-1), options, self.may_block),
+            Op::Ack { pairs } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. } => {
+                gone(pairs.len())
+            }
+            Op::Redrive { ids } => gone(ids.len()),
+            Op::Set { .. } => Tree::Int(-1),
+            Op::ReleaseConsumer { .. } | Op::Del { .. } | Op::Purge { .. } | Op::Len { .. } => Tree::Int(0),
+            Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. } => Tree::Array(Vec::new()),
+            Op::RedriveMany(_) => ints([0, 0, 0]),
+            Op::Peek { .. } => return Expect::Page(Vec::new(), false),
+            Op::Get { .. } | Op::Info => Tree::NullArray,
+            Op::Alter { .. } => return Expect::Error("NOQUEUE"),
+            Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } => unreachable!("these make the queue"),
+        })
+    }
+}
+
+/// The reply when there is nothing to lease.
+fn nothing(code: Option<i64>, options: &LeaseOptions, may_block: bool) -> Expect {
+    if may_block && options.block.is_some() {
+        return Expect::Wait(code);
+    }
+    Expect::Reply(match code {
+        None => Tree::NullArray,
+        Some(code) => Tree::Array(vec![Tree::Int(code), Tree::NullArray]),
+    })
+}
+
+impl Reference {
+    pub fn delete(&mut self, id: Id) -> bool {
+        let there = self.job(id).is_some();
+        if there {
+            self.remove(id);
+            self.totals.removed += 1;
+        }
+        there
+    }
+
+    /// The jobs part of LEASE's reply; None: nothing can be leased.
+    pub fn lease_many(&mut self, now: u64, consumer: &[u8], options: &LeaseOptions) -> Option<Tree> {
+        let mut jobs = Vec::new();
+        let mut room = options.max_bytes;
+        while (jobs.len() as u64) < options.count.unwrap_or(1) {
+            // The first one always comes, however long it is.
+            let limit = if jobs.is_empty() { None } else { room };
+            let Some(job) = self.lease(now, consumer, options.lease, limit) else { break };
+            room = room.map(|room| room.saturating_sub(job.payload.len() as u64));
+            let mut reply = vec![
+                Tree::Bulk(id_text(job.id)),
+                Tree::Int(job.token as i64),
+                Tree::Int(job.deliveries as i64),
+                Tree::Bulk(job.payload.clone()),
+                Tree::Int(job.lease_ms as i64),
+            ];
+            if options.meta {
+                reply.push(job.shown(&self.policy, false));
+            }
+            jobs.push(Tree::Array(reply));
+        }
+        if jobs.is_empty() { None } else { Some(Tree::Array(jobs)) }
+    }
+
+    fn redrive_many(&mut self, now: u64, many: &RedriveMany) -> Tree {
+        let fits: Vec<Id> = self.listed(State::Dead).iter()
+            .filter(|job| many.reason.is_none() || job.reason == many.reason)
+            .filter(|job| many.after.map_or(true, |after| job.dead_at > after.at))
+            .filter(|job| many.before.map_or(true, |before| job.dead_at < before.at))
+            .map(|job| job.id)
+            .collect();
+        let moved = fits.len().min(many.count as usize);
+        for (k, &id) in fits.iter().take(moved).enumerate() {
+            let due = now + many.spread.unwrap_or(0) * k as u64 / moved as u64;
+            self.redrive(now, id, due, many.priority);
+        }
+        ints([moved as i64, 0, i64::from(fits.len() > moved)])
+    }
+
+    /// The page of PEEK that follows the job `after`.
+    pub fn page(&self, state: State, after: Option<Id>, count: u64, payload: bool) -> Expect {
+        let all = self.listed(state);
+        let from = after.and_then(|id| all.iter().position(|job| job.id == id)).map_or(0, |n| n + 1);
+        let rest = &all[from..];
+        let shown = rest.iter().take(count as usize).map(|job| job.shown(&self.policy, payload)).collect();
+        Expect::Page(shown, rest.len() as u64 > count)
+    }
+}

@@ -1,0 +1,117 @@
+//! What the reference shows: GET, PEEK, INFO, LEN.
+
+use rq_core::Tree;
+
+use super::op::{id_text, State};
+use super::queue::{Job, Policy, Reference, Token};
+
+fn int(n: u64) -> Tree {
+    Tree::Int(i64::try_from(n).unwrap())
+}
+
+fn text(text: &str) -> Tree {
+    Tree::Bulk(text.into())
+}
+
+fn optional(n: Option<u64>) -> Tree {
+    n.map_or(Tree::Null, int)
+}
+
+pub fn map(pairs: Vec<(&str, Tree)>) -> Tree {
+    Tree::Map(pairs.into_iter().map(|(name, value)| (text(name), value)).collect())
+}
+
+impl Job {
+    /// The map of RQ.GET. What does not apply to a job is null.
+    pub fn shown(&self, policy: &Policy, payload: bool) -> Tree {
+        let leased = self.state == State::Leased;
+        let dead = self.state == State::Dead;
+        let delivered = self.last_delivered.is_some();
+        let mut pairs = vec![
+            ("id", Tree::Bulk(id_text(self.id))),
+            ("state", text(self.state.name())),
+            ("priority", Tree::Int(i64::from(self.priority))),
+            ("group", Tree::Null),
+            ("dedup", Tree::Null),
+            ("schedule", Tree::Null),
+            ("pushed-at", int(self.id.0)),
+            ("due-at", int(self.place)),
+            ("deliveries", int(self.deliveries)),
+            ("max-deliveries", int(self.max_deliveries(policy))),
+            ("total-deliveries", int(self.total_deliveries)),
+            ("failures", int(self.failures)),
+            ("expiries", int(self.expiries)),
+            ("releases", int(self.releases)),
+            ("redrives", int(self.redrives)),
+            ("token", optional(Some(self.token).filter(|_| self.token_is != Token::Void))),
+            ("consumer", self.consumer.clone().map_or(Tree::Null, Tree::Bulk)),
+            ("lease-ms", optional(Some(self.lease_ms).filter(|_| delivered))),
+            ("deadline", optional(Some(self.deadline).filter(|_| leased))),
+            ("first-delivered-at", optional(self.first_delivered)),
+            ("last-delivered-at", optional(self.last_delivered)),
+            ("dead-at", optional(Some(self.dead_at).filter(|_| dead))),
+            ("done-at", Tree::Null),
+            ("reason", self.reason.filter(|_| dead).map_or(Tree::Null, text)),
+            ("error", if self.error.is_empty() { Tree::Null } else { Tree::Bulk(self.error.clone()) }),
+            ("result", Tree::Null),
+            ("size", int(self.payload.len() as u64)),
+        ];
+        if payload {
+            pairs.push(("payload", Tree::Bulk(self.payload.clone())));
+        }
+        map(pairs)
+    }
+}
+
+impl Reference {
+    fn bytes(&self, state: State) -> Tree {
+        int(self.jobs.iter().filter(|job| job.state == state).map(|job| job.payload.len() as u64).sum())
+    }
+
+    pub fn info(&self, now: u64) -> Tree {
+        let age = |since: Option<u64>| optional(since.map(|since| now.saturating_sub(since)));
+        let of = |state: State| self.jobs.iter().filter(move |job| job.state == state);
+        let reason = |reason: &str| int(of(State::Dead).filter(|job| job.reason == Some(reason)).count() as u64);
+        let count = |state: State| int(self.count(state) as u64);
+        let policy = &self.policy;
+        let totals = &self.totals;
+        map(vec![
+            ("lease", int(policy.lease)),
+            ("maxrun", int(policy.max_run)),
+            ("maxdeliveries", int(policy.max_deliveries)),
+            ("maxexpiries", int(policy.max_expiries)),
+            ("backoff", Tree::Array(vec![int(policy.backoff.0), int(policy.backoff.1)])),
+            ("jitter", text(policy.jitter.name())),
+            ("expirybackoff", text(if policy.expiry_backoff { "yes" } else { "no" })),
+            ("length", int(self.live() as u64)),
+            ("ready", count(State::Ready)),
+            ("scheduled", int(of(State::Delayed).filter(|job| job.deliveries == 0).count() as u64)),
+            ("retrying", int(of(State::Delayed).filter(|job| job.deliveries > 0).count() as u64)),
+            ("leased", count(State::Leased)),
+            ("dead", count(State::Dead)),
+            ("dead-failed", reason("failed")),
+            ("dead-expired-lease", reason("expired-lease")),
+            ("dead-rejected", reason("rejected")),
+            ("dead-ttl", reason("ttl")),
+            ("done", int(0)),
+            ("ready-bytes", self.bytes(State::Ready)),
+            ("delayed-bytes", self.bytes(State::Delayed)),
+            ("leased-bytes", self.bytes(State::Leased)),
+            ("dead-bytes", self.bytes(State::Dead)),
+            ("done-bytes", int(0)),
+            ("held", text(if self.count(State::Ready) == 0 { "empty" } else { "no" })),
+            ("oldest-ready-ms", age(of(State::Ready).map(|job| job.ready_since).min())),
+            ("oldest-lease-ms", age(of(State::Leased).filter_map(|job| job.last_delivered).min())),
+            ("oldest-dead-ms", age(of(State::Dead).map(|job| job.dead_at).min())),
+            ("next-due-at", optional(of(State::Delayed).map(|job| job.place).min())),
+            ("pushed-total", int(totals.pushed)),
+            ("delivered-total", int(totals.delivered)),
+            ("acked-total", int(totals.acked)),
+            ("failed-total", int(totals.failed)),
+            ("expired-total", int(totals.expired)),
+            ("released-total", int(totals.released)),
+            ("dead-total", int(totals.dead)),
+            ("redriven-total", int(totals.redriven)),
+        ])
+    }
+}
