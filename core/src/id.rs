@@ -83,7 +83,7 @@ fn digits(buffer: &mut [u8; 32], end: usize, mut n: u64) -> usize {
     loop {
         at = at.saturating_sub(1);
         if let Some(b) = buffer.get_mut(at) {
-            *b = b'0' + u8::try_from(n % 10).unwrap_or(0);
+            *b = b'0'.saturating_add(u8::try_from(n % 10).unwrap_or(0));
         }
         n /= 10;
         if n == 0 {

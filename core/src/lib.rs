@@ -6,6 +6,7 @@
 //! A request is made by [`parse`], run by [`execute`] or [`execute_absent`], and its
 //! [`Effects::batch`] is what replicas and the AOF get, who call [`apply`] or [`apply_absent`].
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod apply;
 mod args;

@@ -97,16 +97,19 @@ impl Ready {
     }
 }
 
+type Entry = (ReadyKey, Slot);
+
+/// Two orders read as one.
 struct Merge<'a> {
     plain: Iter<'a, ReadyKey, Slot>,
     back: Iter<'a, ReadyKey, Slot>,
-    heads: (Option<(ReadyKey, Slot)>, Option<(ReadyKey, Slot)>),
+    heads: (Option<Entry>, Option<Entry>),
 }
 
 impl Iterator for Merge<'_> {
-    type Item = (ReadyKey, Slot);
+    type Item = Entry;
 
-    fn next(&mut self) -> Option<(ReadyKey, Slot)> {
+    fn next(&mut self) -> Option<Entry> {
         self.heads.0 = self.heads.0.take().or_else(|| self.plain.next());
         self.heads.1 = self.heads.1.take().or_else(|| self.back.next());
         match self.heads {

@@ -49,7 +49,7 @@ fn zigzag(n: i64) -> u64 {
 }
 
 fn unzigzag(n: u64) -> i64 {
-    ((n >> 1) as i64) ^ -((n & 1) as i64)
+    ((n >> 1) as i64) ^ ((n & 1) as i64).wrapping_neg()
 }
 
 /// Writes batches into one buffer.
