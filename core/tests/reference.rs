@@ -1,0 +1,53 @@
+//! The command reference is made from the table: this test holds the two together.
+//! `RQ_UPDATE=1 cargo test -p rq-core --test reference` writes it anew.
+
+use std::fmt::Write as _;
+
+use rq_core::table::{Access, COMMANDS};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/COMMANDS.md");
+
+const HEAD: &str = "# Commands
+
+Made from the command table (`core/src/table.rs`); do not edit by hand.
+
+Keywords are case-insensitive. Payloads, names and error texts are binary-safe. Times are
+milliseconds; `AT`, `AFTER` and `BEFORE` take Unix milliseconds (a value below 10^11 is refused: it
+looks like seconds). A number out of range is refused with its range; a refused command changes
+nothing. Commands that settle jobs reply one code per pair, also for one pair. In RESP2 a map is a
+flat array of names and values, and nothing is the null array; in RESP3 it is a map, and null.
+";
+
+fn page() -> String {
+    let mut page = HEAD.to_string();
+    for command in COMMANDS {
+        let name = command.name.to_uppercase();
+        let access = match command.access {
+            Access::Read => "reads (`%R~`)",
+            Access::Insert => "adds (`%W~`)",
+            Access::ReadWrite => "reads and writes (`%R~` and `%W~`)",
+            Access::Update => "writes (`%W~`)",
+        };
+        let _ = write!(page, "\n## {name}\n\n");
+        for form in command.syntax.split(" | key ") {
+            let key = if form.starts_with("key") { "" } else { "key " };
+            let _ = writeln!(page, "    {name} {key}{form}");
+        }
+        let _ = write!(
+            page,
+            "\n{}\n\n- Reply: {}\n- Cost: {}\n- Key: {access}\n- Flags: {}\n",
+            command.summary, command.reply, command.complexity, command.flags
+        );
+    }
+    page
+}
+
+#[test]
+fn the_command_reference_is_the_table() {
+    let made = page();
+    if std::env::var_os("RQ_UPDATE").is_some() {
+        std::fs::write(PAGE, &made).expect("the page can be written");
+    }
+    let kept = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(kept == made, "docs/COMMANDS.md is not what the table says: run\n  RQ_UPDATE=1 cargo test -p rq-core --test reference");
+}
