@@ -42,6 +42,7 @@ pub(crate) fn check_job(job: &Job, has_consumer: bool) -> Result<(), &'static st
 pub fn check(queue: &Queue) -> Result<(), String> {
     queue.by_id.check()?;
     queue.ready.check()?;
+    queue.held_since.check()?;
     for order in [&queue.delayed, &queue.leased, &queue.ttl].into_iter().chain(&queue.dead) {
         order.check()?;
     }
@@ -63,7 +64,9 @@ pub fn check(queue: &Queue) -> Result<(), String> {
         let found = match job.state {
             State::Ready => queue.ready.find(ready_key(job), Some(more.back_since).filter(|since| *since > 0)),
             State::Delayed => queue.delayed.get(&(job.place, id)),
-            State::Leased => queue.leased.get(&(more.until, id)),
+            State::Leased => {
+                queue.leased.get(&(more.until, id)).filter(|_| queue.held_since.get(&(more.last_delivered_at, id)).is_some())
+            }
             State::Dead => more.reason.and_then(|reason| queue.dead.get(reason as usize)?.get(&(more.until, id))),
             State::Done => None,
         };
@@ -95,6 +98,7 @@ pub fn check(queue: &Queue) -> Result<(), String> {
         same(state.name(), count as u64, queue.count(state) as u64)?;
         same("bytes", sum, queue.bytes.get(state as usize).copied().unwrap_or(0))?;
     }
+    same("leases by age", queue.leased.len() as u64, queue.held_since.len() as u64)?;
     same("slots", queue.by_id.len() as u64, queue.jobs.len() as u64)?;
     same("retrying", retrying, queue.retrying)?;
     same("times to live", ttls as u64, queue.ttl.len() as u64)?;

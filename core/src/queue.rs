@@ -55,6 +55,9 @@ pub struct Queue {
     pub(crate) ready: Ready,
     pub(crate) delayed: ByTime,
     pub(crate) leased: ByTime,
+    /// Leased jobs by the time of their delivery: the first is the oldest lease, which may have
+    /// been extended past all others.
+    pub(crate) held_since: Sorted<(u64, JobId), ()>,
     pub(crate) dead: [ByTime; 4],
     /// Waiting jobs with a TTL, by the time at which they go to dead.
     pub(crate) ttl: ByTime,
@@ -85,6 +88,7 @@ impl Queue {
             ready: Ready::new(),
             delayed: Sorted::new(),
             leased: Sorted::new(),
+            held_since: Sorted::new(),
             dead: [Sorted::new(), Sorted::new(), Sorted::new(), Sorted::new()],
             ttl: Sorted::new(),
             names: Names::default(),
@@ -169,6 +173,7 @@ impl Queue {
             self.by_id.bytes(),
             self.ready.bytes(),
             self.names.bytes(),
+            self.held_since.bytes(),
             orders.fold(0, |sum, order| sum.saturating_add(order.bytes())),
         ];
         parts.into_iter().fold(0, usize::saturating_add)
@@ -198,6 +203,7 @@ impl Queue {
         let Some(job) = self.jobs.get(slot) else { return };
         let (id, state, size, more) = (job.id, job.state, job.size(), job.more());
         let (until, deliveries, reason, consumer) = (more.until, more.deliveries, more.reason, more.consumer);
+        let delivered_at = more.last_delivered_at;
         let ttl_at = job.ttl_at();
         if let Some(bytes) = self.bytes.get_mut(state as usize) {
             *bytes = bytes.saturating_add(size);
@@ -210,6 +216,7 @@ impl Queue {
             }
             State::Leased => {
                 self.leased.insert((until, id), slot);
+                self.held_since.insert((delivered_at, id), ());
                 self.link_lease(slot, consumer);
             }
             State::Dead => {
@@ -229,6 +236,7 @@ impl Queue {
         let Some(job) = self.jobs.get(slot) else { return };
         let (id, state, size, more) = (job.id, job.state, job.size(), job.more());
         let (until, deliveries, reason) = (more.until, more.deliveries, more.reason);
+        let delivered_at = more.last_delivered_at;
         let ttl_at = job.ttl_at();
         if let Some(bytes) = self.bytes.get_mut(state as usize) {
             *bytes = bytes.saturating_sub(size);
@@ -241,6 +249,7 @@ impl Queue {
             }
             State::Leased => {
                 self.leased.remove(&(until, id));
+                self.held_since.remove(&(delivered_at, id));
                 self.unlink_lease(slot);
             }
             State::Dead => {

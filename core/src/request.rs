@@ -4,7 +4,7 @@ use crate::args::{self, Args, Keyword};
 use crate::error::{quote, Error};
 use crate::id::JobId;
 use crate::job::{Reason, State};
-use crate::limits::{LOOK_BEYOND, MAX_BATCH, MAX_COUNT, MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_PEEK, MAX_SPAN_MS, BATCH_ROOM};
+use crate::limits::{LEASE_BYTES, LOOK_BEYOND, MAX_BATCH, MAX_COUNT, MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_PEEK, MAX_SPAN_MS, BATCH_ROOM};
 use crate::policy::Setting;
 use crate::table::Verb;
 use crate::view::Cursor;
@@ -292,7 +292,7 @@ fn lease_options(args: &mut Args<'_>) -> Result<LeaseOptions, Error> {
         count: count.unwrap_or(1),
         lease_ms,
         block_ms,
-        max_bytes: max_bytes.unwrap_or(u64::MAX),
+        max_bytes: max_bytes.unwrap_or(LEASE_BYTES),
         meta: meta.is_some(),
     })
 }

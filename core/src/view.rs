@@ -207,12 +207,9 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
     ];
     let age = |since: Option<u64>| since.map(|since| turn.now.saturating_sub(since));
     let oldest_dead = queue.dead.iter().filter_map(|dead| dead.first()).map(|((at, _), _)| at).min();
-    // The lease with the earliest deadline is not the oldest one, but the one that tells when
-    // something will happen; its age counts from its delivery.
-    let lease = queue.leased.first().and_then(|(_, slot)| queue.jobs.get(slot)).map(|job| job.more().last_delivered_at);
     let ages = [
         ("oldest-ready-ms", age(queue.ready.oldest_since())),
-        ("oldest-lease-ms", age(lease)),
+        ("oldest-lease-ms", age(queue.held_since.first().map(|((since, _), ())| since))),
         ("oldest-dead-ms", age(oldest_dead)),
         ("next-due-at", queue.delayed.first().map(|((at, _), _)| at)),
     ];
