@@ -94,11 +94,11 @@ impl Run<'_, '_> {
     }
 
     pub(crate) fn extend(&mut self, id: JobId, token: u64, lease_ms: Option<u64>) -> i64 {
-        match self.hold(id, token) {
+        let hold = match self.hold(id, token) {
             None => return GONE,
-            Some(Hold::Live | Hold::Late) => {}
+            Some(hold @ (Hold::Live | Hold::Late)) => hold,
             Some(_) => return NO,
-        }
+        };
         let Some(job) = self.queue.job(id) else { return GONE };
         let (now, more) = (self.turn.now, job.more());
         let mut deadline = now.saturating_add(lease_ms.unwrap_or(more.lease_ms));
@@ -110,7 +110,9 @@ impl Run<'_, '_> {
             }
             deadline = deadline.min(end);
         }
-        self.commit(&Op::Extend { id, deadline });
+        if hold == Hold::Late || deadline != more.until {
+            self.commit(&Op::Extend { id, deadline });
+        }
         YES
     }
 }
