@@ -8,7 +8,7 @@ write_cache() {
 }
 
 experiment() {
-    local policy refused said taken
+    local policy refused said
     jobs_named 1 2000 >"$DIR/pushed"
     for policy in noeviction allkeys-lru volatile-lru; do
         launch "$DIR/$policy" 'maxmemory 16mb' "maxmemory-policy $policy" 'maxmemory-samples 10'
