@@ -35,7 +35,7 @@ experiment() {
             local queues jobs
             queues=$(info rq rq_evicted_queues) jobs=$(info rq rq_evicted_jobs)
             row 'INFO rq: queues, jobs evicted' - - "$queues, $jobs"
-            must 'evicted jobs that INFO rq counts' "$jobs" $((2000 - left))
+            must 'evicted queues that INFO rq counts' "$queues" "$(((2000 - left) / 2000))"
         else
             must "$policy: jobs left" "$left" 2000
             [ "$policy" = noeviction ] && row "  cache writes refused by then" "$refused" "$refused" "$refused"

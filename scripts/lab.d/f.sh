@@ -42,8 +42,8 @@ experiment() {
     must 'late ACK while nobody has it' "$late" 1
     must 'delivered again after that' "$again" 0
 
-    row 'may it finish what another has by now' "$(yes_no "$list")" "$(yes_no "$stream")" "$(yes_no "${codes%% *}")"
-    row '... the other then dies: the job is' "$(kept "$list_left")" "$(kept "$stream_left")" "$(kept "$(wc -l <<<"$third")")"
-    row 'late, nobody else has it: may it finish' - - "$(yes_no "$late")"
-    row '... is it run again after that' - - "$(yes_no "$again")"
+    row 'ACK while another has it: accepted' "$(yes_no "$list")" "$(yes_no "$stream")" "$(yes_no "${codes%% *}")"
+    row '... then the other dies: the job is' "$(kept "$list_left")" "$(kept "$stream_left")" "$(kept "$(wc -l <<<"$third")")"
+    row 'late ACK, nobody else has it: accepted' - - "$(yes_no "$late")"
+    row '... the job is run again after that' - - "$(yes_no "$again")"
 }

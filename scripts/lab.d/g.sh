@@ -62,8 +62,8 @@ experiment() {
     row 'WAIT says: link up, link cut' "$wait_before, $wait_after" "$wait_before, $wait_after" "$wait_before, $wait_after"
     row 'lost of 20 pushed without WAIT' "${careless[@]}"
     row 'lost of 20 pushed again at WAIT 0' "${careful[@]}"
-    row '5 finished after the cut: run twice' "${twice[@]}"
-    row '... and told "this is delivery 2"' - 0 "$told"
+    row 'of 5 finished after the cut, run twice' "${twice[@]}"
+    row '... the reply says "this is delivery 2"' - 0 "$told"
     must 'WAIT, link up and cut' "$wait_before $wait_after" '1 0'
     must 'lost with WAIT' "${careful[2]}" 0
     # At least once: what was finished beyond the link comes again, and says so. Nothing else does.
