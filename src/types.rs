@@ -155,7 +155,7 @@ unsafe extern "C" fn unlink(about: *mut raw::RedisModuleKeyOptCtx, _: *const c_v
     guarded((), |node| {
         // SAFETY: the server lends it for this call.
         let about = unsafe { OptCtx::from_raw(about) };
-        if let Some((db, key)) = about.as_ref().and_then(OptCtx::from_key) {
+        if let Some((db, key)) = about.as_ref().and_then(OptCtx::key) {
             node.index.borrow_mut().doubt(db, key.bytes());
         }
     });
@@ -168,7 +168,7 @@ unsafe extern "C" fn copy(about: *mut raw::RedisModuleKeyOptCtx, value: *const c
         let Some((about, queue)) = (unsafe { OptCtx::from_raw(about).zip(shown::<Queue>(value)) }) else {
             return std::ptr::null_mut();
         };
-        let Some((db, key)) = about.to_key() else { return std::ptr::null_mut() };
+        let Some((db, key)) = about.target() else { return std::ptr::null_mut() };
         boxed::<Queue>(queue.copy(copy_incarnation(queue.incarnation(), db, key.bytes())))
     })
 }

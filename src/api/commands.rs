@@ -2,10 +2,11 @@
 
 use std::ffi::{c_char, c_int, CString};
 use std::marker::PhantomData;
+use std::mem::size_of;
 
 use redis_module::raw;
 use rq_core::syntax::{self, Arg, Kind};
-use rq_core::table::{Access, Command, Verb, COMMANDS};
+use rq_core::table::{Access, Command, COMMANDS};
 
 use super::{guarded, log, Ctx, Level, Str};
 use crate::run;
@@ -116,23 +117,33 @@ fn add_category(ctx: &Ctx) -> bool {
     unsafe { raw::RedisModule_AddACLCategory.is_some_and(|add| add(ctx.as_ptr(), c"rq".as_ptr()) == 0) }
 }
 
-/// Puts a command into its categories beside those that its flags imply.
+/// Puts a command into its access categories, where the server lets modules do so (7.2). They do
+/// not follow from a module's flags, so they are given as the server does for its own commands.
 ///
 /// # Safety
 /// `created` is a command that is being registered.
 unsafe fn categorize(created: *mut raw::RedisModuleCommand, entry: &Command, own_category: bool) {
     // SAFETY: it is only read.
     let Some(set) = (unsafe { raw::RedisModule_SetCommandACLCategories }) else { return };
-    let categories = match (own_category, entry.verb) {
-        (true, Verb::Apply) => c"rq dangerous",
-        (true, _) => c"rq",
-        (false, Verb::Apply) => c"dangerous",
-        (false, _) => return,
-    };
+    let mut categories = String::from(if own_category { "rq" } else { "" });
+    let mut speed = " slow";
+    for flag in entry.flags.split(' ') {
+        categories.push_str(match flag {
+            "write" => " write",
+            "readonly" => " read",
+            "blocking" => " blocking",
+            "admin" => " admin dangerous",
+            _ => "",
+        });
+        if flag == "fast" {
+            speed = " fast";
+        }
+    }
+    categories.push_str(speed);
+    let text = CString::new(categories.trim_start()).unwrap_or_default();
     // SAFETY: the command is valid, and the text ends with NUL.
-    let result = unsafe { set(created, categories.as_ptr()) };
-    if result != 0 {
-        log(Level::Warning, &format!("the server refuses the access category of {}", entry.name));
+    if unsafe { set(created, text.as_ptr()) } != 0 {
+        log(Level::Warning, &format!("the server refuses the access categories of {}", entry.name));
     }
 }
 
@@ -185,7 +196,6 @@ fn describe(created: *mut raw::RedisModuleCommand, entry: &Command) -> bool {
     unsafe { f!(RedisModule_SetCommandInfo)(created, &info) == 0 }
 }
 
-use std::mem::size_of;
 
 /// C strings that live as long as this.
 #[derive(Default)]

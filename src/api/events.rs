@@ -32,27 +32,27 @@ pub fn subscribe(ctx: &Ctx) -> bool {
         unsafe { f!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event(id), callback) == 0 }
     };
     // Servers before 7.2 do not have it.
-    server(raw::REDISMODULE_EVENT_KEY.into(), Some(on_key));
+    server(raw::REDISMODULE_EVENT_KEY, Some(on_key));
     // SAFETY: as above.
     let keyspace = unsafe {
         let classes = Notify::GENERIC.0 | Notify::EVICTED.0;
         f!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), classes, Some(on_keyspace_event)) == 0
     };
     keyspace
-        && server(raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED.into(), Some(on_role_change))
-        && server(raw::REDISMODULE_EVENT_FLUSHDB.into(), Some(on_flush))
-        && server(raw::REDISMODULE_EVENT_LOADING.into(), Some(on_loading))
-        && server(raw::REDISMODULE_EVENT_SWAPDB.into(), Some(on_swap))
-        && server(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD.into(), Some(on_async_load))
-        && server(raw::REDISMODULE_EVENT_CONFIG.into(), Some(on_config_change))
-        && server(raw::REDISMODULE_EVENT_CRON_LOOP.into(), Some(on_cron))
+        && server(raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role_change))
+        && server(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush))
+        && server(raw::REDISMODULE_EVENT_LOADING, Some(on_loading))
+        && server(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap))
+        && server(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, Some(on_async_load))
+        && server(raw::REDISMODULE_EVENT_CONFIG, Some(on_config_change))
+        && server(raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron))
 }
 
 unsafe extern "C" fn on_role_change(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
     guarded((), |node| {
         // SAFETY: the server lends the context for this call.
         if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
-            events::role_changed(node, &ctx, sub == u64::from(raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER));
+            events::role_changed(node, &ctx, sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER);
         }
     });
 }

@@ -135,7 +135,7 @@ impl OptCtx {
     }
 
     /// The key's database and name.
-    pub fn from_key(&self) -> Option<(i32, Str<'_>)> {
+    pub fn key(&self) -> Option<(i32, Str<'_>)> {
         // SAFETY: the handle is valid, and the name is as long as it is.
         unsafe {
             let key = Str::from_raw(f!(RedisModule_GetKeyNameFromOptCtx)(self.0.as_ptr()))?;
@@ -144,7 +144,7 @@ impl OptCtx {
     }
 
     /// Where it is copied to.
-    pub fn to_key(&self) -> Option<(i32, Str<'_>)> {
+    pub fn target(&self) -> Option<(i32, Str<'_>)> {
         // SAFETY: the handle is valid, and the name is as long as it is.
         unsafe {
             let key = Str::from_raw(f!(RedisModule_GetToKeyNameFromOptCtx)(self.0.as_ptr()))?;
