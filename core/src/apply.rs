@@ -3,7 +3,7 @@
 
 use crate::id::JobId;
 use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
-use crate::limits::{MAX_STORED_TOKEN, MAX_TIME_MS};
+use crate::limits::MAX_TIME_MS;
 use crate::op::{Due, Event, Op, Stored};
 use crate::queue::Queue;
 use crate::request::JobOptions;
@@ -115,7 +115,7 @@ impl Queue {
         let mut job = stored.job.clone();
         let more = job.more();
         let (token, leased) = (more.token, more.lease_ms);
-        if self.slot_of(job.id).is_some() || token > MAX_STORED_TOKEN {
+        if self.slot_of(job.id).is_some() {
             return None;
         }
         self.head.last_token = self.head.last_token.max(token);

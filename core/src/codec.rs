@@ -1,7 +1,7 @@
 //! Ops to bytes and back. Decoding checks every range, so that `apply` can trust its numbers.
 
 use crate::job::{Job, More, Reason, Settled, State};
-use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_SPAN_MS, MAX_STORED_TOKEN, MAX_TIME_MS};
+use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_SPAN_MS, MAX_TIME_MS, MAX_TOKEN};
 use crate::op::{Due, Op, Stored};
 use crate::policy::{Jitter, Policy, Setting};
 use crate::queue::{Header, Totals};
@@ -332,7 +332,7 @@ fn encode_header(header: &Header, out: &mut Writer) {
 fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
     let incarnation = from.number()?;
     let last_id = from.id()?;
-    let last_token = from.limited(MAX_STORED_TOKEN, "a token out of range")?;
+    let last_token = from.limited(MAX_TOKEN, "a token out of range")?;
     let newest_ms = from.limited(MAX_TIME_MS, "a time out of range")?;
     let longest_lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
     let mut policy = Policy::default();
@@ -460,7 +460,7 @@ fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
         if bits & (1 << bit) == 0 {
             continue;
         }
-        *field = if is_time(bit) { from.time()? } else { from.limited(crate::limits::MAX_TOKEN, "a number out of range")? };
+        *field = if is_time(bit) { from.time()? } else { from.limited(MAX_TOKEN, "a number out of range")? };
         if *field == 0 {
             return Err(from.wrong("a field that is there and 0"));
         }
