@@ -350,7 +350,9 @@ fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
     if from.number()? != 8 {
         return Err(from.wrong("an unknown number of totals"));
     }
-    let mut total = || from.limited(i64::MAX as u64, "a total out of range");
+    // Counters may have any value: one that could not be stored at its next step would make a
+    // snapshot that cannot be loaded.
+    let mut total = || from.number();
     let totals = Totals {
         pushed: total()?,
         delivered: total()?,
@@ -388,6 +390,8 @@ fn fields(more: &mut More) -> [&mut u64; 17] {
     ]
 }
 
+/// The place of the token among them.
+const TOKEN: usize = 3;
 const BIT_REDRIVES: u64 = 1 << 17;
 const BIT_MAX_DELIVERIES: u64 = 1 << 18;
 const BIT_SETTLED: u64 = 1 << 19;
@@ -460,14 +464,18 @@ fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
         if bits & (1 << bit) == 0 {
             continue;
         }
-        *field = if is_time(bit) { from.time()? } else { from.limited(MAX_TOKEN, "a number out of range")? };
+        *field = match bit {
+            _ if is_time(bit) => from.time()?,
+            TOKEN => from.limited(MAX_TOKEN, "a token out of range")?,
+            _ => from.number()?,
+        };
         if *field == 0 {
             return Err(from.wrong("a field that is there and 0"));
         }
     }
     let has = |bit: u64| bits & bit > 0;
     if has(BIT_REDRIVES) {
-        more.redrives = from.limited(MAX_DELIVERIES, "a number out of range")?;
+        more.redrives = from.number()?;
         if more.redrives == 0 {
             return Err(from.wrong("a field that is there and 0"));
         }
