@@ -508,3 +508,27 @@ fn jobs_whose_counters_are_at_the_end_of_their_range_go_on() {
         }
     }
 }
+
+/// What a queue says it takes is what it takes, in every state; so MEMORY USAGE can be trusted.
+#[test]
+fn memory_usage_is_about_what_is_allocated() {
+    for (what, lines) in [
+        ("ready", &[][..]),
+        ("delayed", &["DELAY 100000"][..]),
+        ("leased", &["", "RQ.LEASE worker COUNT 10000"][..]),
+        ("dead", &["TTL 1"][..]),
+    ] {
+        let mut q = Driver::new();
+        let payload = "p".repeat(100);
+        q.cmd(&format!("RQ.MPUSH 10000{} {}", format!(" {payload}").repeat(10_000), lines.first().unwrap_or(&"")));
+        if let Some(line) = lines.get(1) {
+            q.cmd(line);
+        }
+        q.pass(1);
+        let queue = q.queue.unwrap();
+        let (copy, held) = measured(|| queue.copy(1));
+        assert_eq!(copy.jobs(), 10_000);
+        let said = copy.mem_usage();
+        assert!(said * 4 > held * 3 && said * 3 < held * 4, "{what}: says {said}, holds {held}");
+    }
+}
