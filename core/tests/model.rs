@@ -8,6 +8,7 @@
 mod support;
 
 mod model {
+    pub mod job;
     pub mod op;
     pub mod queue;
     pub mod run;

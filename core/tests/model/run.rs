@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use rq_core::{Jitter as CoreJitter, Policy as CorePolicy, Tree};
 
+use super::job::{Policy, Token};
 use super::op::{id_text, Among, Binder, Id, IdPick, Jitter, LeaseOptions, Op, State, Twist};
-use super::queue::{Policy, Reference, Token};
+use super::queue::Reference;
 use super::steps::{Jump, Step};
 use super::verbs::{Expect, World};
 use crate::support::{field, int, show, Driver, Reply, START};
