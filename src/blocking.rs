@@ -11,9 +11,12 @@
 //! - it is gone, or was answered by the server with an error: [`gone`].
 //!
 //! and in each case [`freed`] at last. A grant whose client was gone by then is given back in the
-//! next tick. The time to wait is kept here, not by the server: Redis 7.0 handles its timeouts
-//! before it delivers replies, so a client that got a job in the last moment would get no reply
-//! at all.
+//! next tick.
+//!
+//! Redis 7.0 forgets a reply if, before it is delivered, the client's time is over or CLIENT
+//! UNBLOCK comes; and the client waits for ever. So the time to wait is kept here, on all
+//! servers, and there it is not commands that hand out, but [`timer::serve_waiters`], just before
+//! replies are delivered.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
