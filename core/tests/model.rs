@@ -30,7 +30,7 @@ use model::steps::{steps, steps_many, Step};
 
 /// Runs so many cases of `steps`; the list of all marks.
 fn agree(steps: impl Strategy<Value = Vec<Step>>, many: bool, cases: impl Fn(u32) -> u32) -> Marks {
-    let mut config = Config { failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    let mut config = Config { failure_persistence: None, max_shrink_iters: if many { 500 } else { 5_000 }, ..Config::default() };
     config.cases = cases(config.cases);
     if config.rng_seed == RngSeed::Random {
         config.rng_seed = RngSeed::Fixed(20_240_229);

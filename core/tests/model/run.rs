@@ -94,8 +94,15 @@ impl Binder for Choice<'_> {
         (id, token)
     }
 
-    fn now(&self) -> u64 {
-        self.world.now
+    fn time(&self, of_job: Option<u16>) -> u64 {
+        let jobs = self.world.queue.as_ref().map_or(&[][..], |queue| &queue.jobs);
+        let job = of_job.and_then(|which| jobs.get(usize::from(which) % jobs.len().max(1)));
+        match job.map(|job| (job.state, job)) {
+            None => self.world.now,
+            Some((State::Dead, job)) => job.dead_at,
+            Some((State::Leased, job)) => job.deadline,
+            Some((_, job)) => job.place,
+        }
     }
 }
 

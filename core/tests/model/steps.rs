@@ -110,7 +110,11 @@ fn lease_ms() -> impl Strategy<Value = u64> {
 }
 
 fn moment() -> impl Strategy<Value = Moment> {
-    prop_oneof![-10..10i64, -500..500i64, -100_000..100_000i64].prop_map(|offset| Moment { offset, at: 0 })
+    let from_now = prop_oneof![-10..10i64, -500..500i64, -100_000..100_000i64];
+    prop_oneof![
+        from_now.prop_map(|offset| Moment { of_job: None, offset, at: 0 }),
+        (any::<u16>(), -1..2i64).prop_map(|(job, offset)| Moment { of_job: Some(job), offset, at: 0 }),
+    ]
 }
 
 fn when() -> impl Strategy<Value = When> {
