@@ -108,7 +108,7 @@ const TOKENS: &[(&str, &[(&str, &str)])] = &[
 
 /// What else must have been seen.
 const OTHERS: &[&str] = &[
-    "RQ.LEASE: waits", "RQ.ACKLEASE: waits", "granted to a client that blocked", "drawn at random", "refused",
+    "RQ.LEASE: waits", "RQ.ACKLEASE: waits", "granted to a client that blocked", "given back", "drawn at random", "refused",
     "RQ.ALTER: NOQUEUE", "RQ.CREATE: 0", "RQ.CREATE: 1", "RQ.PEEK: more true", "RQ.PEEK: more false",
     "RQ.REAP: \"ready\"", "RQ.REAP: \"delayed\"", "RQ.REAP: \"dead\"", "RQ.REDRIVE: 1", "RQ.REDRIVE: 0", "RQ.REDRIVE: -1",
     "RQ.REDRIVE: more 0", "RQ.REDRIVE: more 1", "RQ.SET: 1", "RQ.SET: 0", "RQ.SET: -1",

@@ -22,6 +22,8 @@ pub enum Step {
     MayBlock(bool),
     /// Saved, and loaded again.
     Reload,
+    /// The client that got the last grant was gone.
+    GiveBack,
     DeleteKey,
     /// All pages of a state; before each but the first these are deleted.
     PeekLoop { state: State, count: u64, removals: Vec<IdPick> },
@@ -289,8 +291,9 @@ fn step() -> impl Strategy<Value = Step> {
         16 => jump().prop_map(Step::Time),
         4 => prop_oneof![Just(1u32), Just(128u32)].prop_map(Step::Tick),
         1 => any::<bool>().prop_map(Step::Hold),
-        1 => any::<bool>().prop_map(Step::MayBlock),
+        1 => prop::bool::weighted(0.7).prop_map(Step::MayBlock),
         1 => Just(Step::Reload),
+        1 => Just(Step::GiveBack),
         2 => (state(), 1..5u64, removals).prop_map(|(state, count, removals)| Step::PeekLoop { state, count, removals }),
     ]
 }
