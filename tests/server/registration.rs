@@ -1,6 +1,6 @@
 //! What the server tells and checks about the commands: COMMAND, access control, options, INFO.
 
-use crate::harness::{stock, Reply, Server, Stop};
+use crate::harness::{check_equal, stock, Reply, Server, Stop};
 
 /// Every command: its name, arity, flags, and what it does to its key.
 const COMMANDS: &[(&str, i64, &str, &str)] = &[
@@ -170,10 +170,12 @@ fn apply_is_not_for_clients() {
     assert_eq!(server.digest("q"), digest);
     // For a migration tool the owner may allow it: then it does what a replica does.
     let target = Server::with(&["rq.accept-apply yes"]);
+    let replica = target.replica(&[]);
     for words in &batches {
         assert_eq!(target.cmd(words), "OK");
     }
     assert_eq!(target.digest("q"), digest);
+    check_equal(&target, &replica);
     for nonsense in [&b""[..], b"x", &[0xff; 100], &batches[0][2][..3]] {
         assert!(target.cmd(&[b"RQ.APPLY".as_slice(), b"q", nonsense]).is_error(), "{nonsense:?}");
     }

@@ -1,7 +1,7 @@
 //! What a primary sends, a replica applies and nothing else: every verb with and without effect,
 //! whatever the replica's own clock, configuration and load. Cases B40 and B41.
 
-use crate::harness::{check_equal, stock, wait_until, Scene, Server};
+use crate::harness::{check_equal, stock, wait_until, Scene, Server, Stop};
 
 /// Every verb, so that it does something, on the queue `q` of [`stock`].
 fn effective(s: &Server, q: &crate::harness::Stock) -> Vec<String> {
@@ -201,6 +201,26 @@ fn a_replica_of_a_replica() {
     }
     check_equal(&s, &third);
     s.verify();
+}
+
+#[test]
+fn a_replica_writes_its_own_aof() {
+    let primary = Server::start();
+    stock(&primary, "before");
+    let mut replica = primary.replica(&["appendonly yes", "appendfsync always"]);
+    wait_until("the AOF after the synchronization", || {
+        let info = replica.server_info("persistence");
+        info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
+    });
+    let q = stock(&primary, "q");
+    for line in effective(&primary, &q) {
+        primary.run(&line);
+    }
+    check_equal(&primary, &replica);
+    // It knows its primary only by a command that no file keeps.
+    replica.restart(Stop::Kill);
+    assert_eq!(replica.server_info("replication")["role"], "master");
+    assert_eq!(replica.run("DEBUG DIGEST"), primary.run("DEBUG DIGEST"));
 }
 
 #[test]

@@ -160,23 +160,34 @@ fn the_timer_finds_a_queue_under_its_new_name() {
         ("RESTORE", "new", 0),
         ("SWAPDB 0 9", "old", 9),
     ] {
-        // So many other keys that it cannot be found in time by going over all of them.
-        server.run("DEBUG POPULATE 100000");
-        server.push("old x DELAY 600");
-        let worker = server.client();
-        worker.run(format!("SELECT {db}"));
-        worker.send_line(format!("RQ.LEASE {key} w BLOCK 0 LEASE 7200000"));
-        server.wait_blocked(1);
-        if act == "RESTORE" {
-            let dump = server.run("DUMP old").bytes().to_vec();
-            server.run("DEL old");
-            server.cmd(&[b"RESTORE".as_slice(), b"new", b"0", &dump]);
-        } else {
-            server.run(act);
+        for waited_for in [true, false] {
+            // So many other keys that it cannot be found in time by going over all of them.
+            server.run("DEBUG POPULATE 200000");
+            server.push("old x DELAY 400");
+            let client = server.client();
+            client.run(format!("SELECT {db}"));
+            if waited_for {
+                client.send_line(format!("RQ.LEASE {key} w BLOCK 0 LEASE 7200000"));
+                server.wait_blocked(1);
+            }
+            if act == "RESTORE" {
+                let dump = server.run("DUMP old").bytes().to_vec();
+                server.run("DEL old");
+                server.cmd(&[b"RESTORE".as_slice(), b"new", b"0", &dump]);
+            } else {
+                server.run(act);
+            }
+            if waited_for {
+                let job = woken(&client);
+                in_time(&client, key, &job);
+            } else {
+                // With nobody about but one who looks, which does nothing.
+                wait_until("the due job", || client.run(format!("RQ.LEN {key} READY")) == 1);
+                let late = server.now() - client.all_jobs(key)[0].int("due-at");
+                assert!(late < 10_000, "{act}: {late} ms late");
+            }
+            server.run("FLUSHALL");
         }
-        let job = woken(&worker);
-        in_time(&worker, key, &job);
-        server.run("FLUSHALL");
     }
 }
 
