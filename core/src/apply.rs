@@ -48,7 +48,7 @@ impl Queue {
             Op::Lease { id, token, lease_ms, consumer } => {
                 told(self.lease(*id, *token, *lease_ms, consumer, now), Event::Lease)
             }
-            Op::Finish { id } => told(self.finish(*id), Event::Ack),
+            Op::Finish { id, keep } => told(self.finish(*id, *keep, now), Event::Ack),
             Op::Retry { id, due, error } => told(self.retry(*id, *due, *error, now), Event::Nack),
             Op::Bury { id, reason, error } => told(self.bury(*id, *reason, *error, now), Event::Dead),
             Op::Note { id, error } => changed(self.note(*id, *error)),
@@ -58,7 +58,8 @@ impl Queue {
             Op::Promote { due, id } => changed(self.promote(*due, *id)),
             Op::Redrive { id, due, priority } => told(self.redrive(*id, *due, *priority, now), Event::Redrive),
             Op::Set { id, priority, due } => changed(self.set(*id, *priority, *due)),
-            Op::Drop { id } => told(self.drop_job(*id), Event::Del),
+            Op::Drop { id } => told(self.remove(*id).map(|_| ()), Event::Del),
+            Op::Discard { id } => told(self.discard(*id), Event::Drop),
         }
     }
 
@@ -183,14 +184,30 @@ impl Queue {
         })
     }
 
-    fn finish(&mut self, id: JobId) -> Option<()> {
-        self.remove(id)?;
+    fn finish(&mut self, id: JobId, keep: Option<&[u8]>, now: u64) -> Option<()> {
+        let slot = self.find(id, |job| Self::claimed(job) || job.hold(job.more().token) == Hold::LateDead)?;
         self.head.totals.acked = self.head.totals.acked.saturating_add(1);
-        Some(())
+        let Some(result) = keep else { return self.remove(id).map(|_| ()) };
+        self.change(slot, |job| {
+            let more = job.more_mut();
+            more.settled = Settled::Finished;
+            more.until = now.max(1);
+            more.back_since = 0;
+            more.reason = None;
+            more.result = result.into();
+            job.state = State::Done;
+        })
     }
 
-    fn drop_job(&mut self, id: JobId) -> Option<()> {
-        self.remove(id).map(|_| ())
+    fn discard(&mut self, id: JobId) -> Option<()> {
+        self.find(id, |job| matches!(job.state, State::Dead | State::Done))?;
+        let removed = self.remove(id)?;
+        let totals = &mut self.head.totals;
+        match removed.state {
+            State::Done => totals.trimmed = totals.trimmed.saturating_add(1),
+            _ => totals.dead_dropped = totals.dead_dropped.saturating_add(1),
+        }
+        Some(())
     }
 
     fn remove(&mut self, id: JobId) -> Option<Job> {

@@ -26,13 +26,14 @@ pub(crate) fn check_job(job: &Job, has_consumer: bool) -> Result<(), &'static st
     rule(more.budget_failures <= more.failures, "more failures of this budget than in all")?;
     rule(more.budget_expiries <= more.expiries, "more expiries of this budget than in all")?;
     rule((more.reason.is_some()) == (job.state == State::Dead), "a reason and not dead, or dead without one")?;
-    rule((more.until > 0) == matches!(job.state, State::Leased | State::Dead), "a deadline without a lease")?;
+    rule((more.until > 0) == matches!(job.state, State::Leased | State::Dead | State::Done), "a deadline without a lease")?;
     rule(more.until <= MAX_TIME_MS, "a deadline out of range")?;
     rule(more.back_since <= MAX_TIME_MS && more.old_place <= MAX_TIME_MS, "a place out of range")?;
     rule(more.back_since == 0 || job.state == State::Ready, "came back and not ready")?;
     let live = job.state == State::Leased;
     rule(!live || (more.token > 0 && more.settled == Settled::No), "leased without a token")?;
-    rule(job.state != State::Done, "a finished job that is kept")
+    rule((job.state == State::Done) == (more.settled == Settled::Finished), "done and not finished, or finished and not done")?;
+    rule(more.result.is_empty() || job.state == State::Done, "a result before the end")
 }
 
 /// Whether a queue is valid: every order has exactly the jobs it should, every count is right.
@@ -43,7 +44,7 @@ pub fn check(queue: &Queue) -> Result<(), String> {
     queue.by_id.check()?;
     queue.ready.check()?;
     queue.held_since.check()?;
-    for order in [&queue.delayed, &queue.leased, &queue.ttl].into_iter().chain(&queue.dead) {
+    for order in [&queue.delayed, &queue.leased, &queue.done, &queue.ttl].into_iter().chain(&queue.dead) {
         order.check()?;
     }
     let (mut bytes, mut counts, mut retrying, mut ttls, mut with_more) = ([0u64; 5], [0usize; 5], 0u64, 0usize, 0usize);
@@ -68,7 +69,7 @@ pub fn check(queue: &Queue) -> Result<(), String> {
                 queue.leased.get(&(more.until, id)).filter(|_| queue.held_since.get(&(more.last_delivered_at, id)).is_some())
             }
             State::Dead => more.reason.and_then(|reason| queue.dead.get(reason as usize)?.get(&(more.until, id))),
-            State::Done => None,
+            State::Done => queue.done.get(&(more.until, id)),
         };
         if found != Some(slot) {
             return Err(format!("{id} is {} but not found there", job.state.name()));
@@ -87,7 +88,7 @@ pub fn check(queue: &Queue) -> Result<(), String> {
         with_more = with_more.saturating_add(usize::from(job.more.is_some()));
         retrying = retrying.saturating_add(u64::from(job.state == State::Delayed && more.deliveries > 0));
         if let (Some(sum), Some(count)) = (bytes.get_mut(job.state as usize), counts.get_mut(job.state as usize)) {
-            *sum = sum.saturating_add(job.size());
+            *sum = sum.saturating_add(job.bytes());
             *count = count.saturating_add(1);
         }
     }

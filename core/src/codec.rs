@@ -3,7 +3,7 @@
 use crate::job::{Job, More, Reason, Settled, State};
 use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_SPAN_MS, MAX_STORED_TOKEN, MAX_TIME_MS};
 use crate::op::{Due, Op, Stored};
-use crate::policy::{Jitter, Policy, Setting};
+use crate::policy::{Policy, Setting};
 use crate::queue::{Header, Totals};
 use crate::request::{JobOptions, When};
 use crate::wire::{Malformed, Reader, Writer};
@@ -26,6 +26,7 @@ const PROMOTE: u8 = 14;
 const REDRIVE: u8 = 15;
 const SET: u8 = 16;
 const DROP: u8 = 17;
+const DISCARD: u8 = 18;
 
 // The flags of PUSH: which options follow.
 const WITH_DUE: u64 = 1;
@@ -88,9 +89,10 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.number(*lease_ms);
             out.name(consumer);
         }
-        Op::Finish { id } => {
+        Op::Finish { id, keep } => {
             out.byte(FINISH);
             out.id(*id);
+            optional(*keep, out, Writer::blob);
         }
         Op::Retry { id, due, error } => {
             out.byte(RETRY);
@@ -155,6 +157,10 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.byte(DROP);
             out.id(*id);
         }
+        Op::Discard { id } => {
+            out.byte(DISCARD);
+            out.id(*id);
+        }
     }
 }
 
@@ -182,7 +188,7 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
             lease_ms: lease_ms(from, now)?,
             consumer: from.name()?,
         },
-        FINISH => Op::Finish { id: from.id()? },
+        FINISH => Op::Finish { id: from.id()?, keep: maybe(from, Reader::blob)? },
         RETRY => Op::Retry {
             id: from.id()?,
             due: maybe(from, Reader::time)?,
@@ -220,6 +226,7 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
             },
         },
         DROP => Op::Drop { id: from.id()? },
+        DISCARD => Op::Discard { id: from.id()? },
         _ => return Err(from.wrong("an op that this module does not know: upgrade it")),
     })
 }
@@ -273,41 +280,18 @@ fn decode_push<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
 }
 
 fn encode_setting(setting: &Setting, out: &mut Writer) {
-    match *setting {
-        Setting::Lease(ms) => numbers(out, 1, &[ms]),
-        Setting::MaxRun(ms) => numbers(out, 2, &[ms]),
-        Setting::MaxDeliveries(n) => numbers(out, 3, &[n]),
-        Setting::MaxExpiries(n) => numbers(out, 4, &[n]),
-        Setting::Backoff(base, max) => numbers(out, 5, &[base, max]),
-        Setting::Jitter(jitter) => numbers(out, 6, &[jitter as u64]),
-        Setting::ExpiryBackoff(yes) => numbers(out, 7, &[u64::from(yes)]),
-    }
-}
-
-fn numbers(out: &mut Writer, tag: u8, values: &[u64]) {
-    out.byte(tag);
-    for value in values {
-        out.number(*value);
+    out.byte(setting.opt as u8);
+    let (first, second) = setting.numbers();
+    out.number(first);
+    if let Some(second) = second {
+        out.number(second);
     }
 }
 
 fn decode_setting(from: &mut Reader<'_>) -> Result<Setting, Malformed> {
-    let tag = from.byte()?;
-    let first = from.number()?;
-    let setting = match (tag, first) {
-        (1, ms) => Setting::Lease(ms),
-        (2, ms) => Setting::MaxRun(ms),
-        (3, n) => Setting::MaxDeliveries(n),
-        (4, n) => Setting::MaxExpiries(n),
-        (5, base) => Setting::Backoff(base, from.number()?),
-        (6, 0) => Setting::Jitter(Jitter::Full),
-        (6, 1) => Setting::Jitter(Jitter::Equal),
-        (6, 2) => Setting::Jitter(Jitter::None),
-        (7, 0) => Setting::ExpiryBackoff(false),
-        (7, 1) => Setting::ExpiryBackoff(true),
-        _ => return Err(from.wrong("an unknown option or value")),
-    };
-    if setting.in_range() { Ok(setting) } else { Err(from.wrong("an option out of range")) }
+    let (number, first) = (from.byte()?, from.number()?);
+    let setting = Setting::from_numbers(number, first, || from.number())?;
+    setting.ok_or_else(|| from.wrong("an unknown option, or a value out of its range"))
 }
 
 fn encode_header(header: &Header, out: &mut Writer) {
@@ -316,13 +300,12 @@ fn encode_header(header: &Header, out: &mut Writer) {
     out.number(header.last_token);
     out.number(header.newest_ms);
     out.number(header.longest_lease_ms);
-    let settings = header.policy.settings();
-    out.number(settings.len() as u64);
-    for setting in &settings {
-        encode_setting(setting, out);
+    out.number(Policy::COUNT as u64);
+    for setting in header.policy.settings() {
+        encode_setting(&setting, out);
     }
     let t = &header.totals;
-    let totals = [t.pushed, t.delivered, t.acked, t.failed, t.expired, t.released, t.dead, t.redriven];
+    let totals = [t.pushed, t.delivered, t.acked, t.failed, t.expired, t.released, t.dead, t.redriven, t.dead_dropped, t.trimmed];
     out.number(totals.len() as u64);
     for total in totals {
         out.number(total);
@@ -336,18 +319,17 @@ fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
     let newest_ms = from.limited(MAX_TIME_MS, "a time out of range")?;
     let longest_lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
     let mut policy = Policy::default();
-    let settings = policy.settings();
-    if from.number()? != settings.len() as u64 {
+    if from.number()? != Policy::COUNT as u64 {
         return Err(from.wrong("an unknown number of options"));
     }
-    for default in &settings {
+    for number in 0..Policy::COUNT {
         let setting = decode_setting(from)?;
-        if !setting.same_option(default) {
+        if setting.opt as usize != number {
             return Err(from.wrong("options out of order"));
         }
         policy.set(setting);
     }
-    if from.number()? != 8 {
+    if from.number()? != 10 {
         return Err(from.wrong("an unknown number of totals"));
     }
     let mut total = || from.limited(i64::MAX as u64, "a total out of range");
@@ -360,6 +342,8 @@ fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
         released: total()?,
         dead: total()?,
         redriven: total()?,
+        dead_dropped: total()?,
+        trimmed: total()?,
     };
     Ok(Header { incarnation, policy, last_id, last_token, newest_ms, longest_lease_ms, totals })
 }
@@ -394,7 +378,8 @@ const BIT_SETTLED: u64 = 1 << 19;
 const BIT_CONSUMER: u64 = 1 << 20;
 const BIT_REASON: u64 = 1 << 21;
 const BIT_ERROR: u64 = 1 << 22;
-const ALL_BITS: u64 = (1 << 23) - 1;
+const BIT_RESULT: u64 = 1 << 23;
+const ALL_BITS: u64 = (1 << 24) - 1;
 
 /// Which of the numbers are times, near the batch's own: written as a difference to it.
 fn is_time(field: usize) -> bool {
@@ -414,7 +399,8 @@ pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, out: &mut Writer) {
         | flag(more.settled != Settled::No, BIT_SETTLED)
         | flag(consumer.is_some(), BIT_CONSUMER)
         | flag(more.reason.is_some(), BIT_REASON)
-        | flag(!more.error.is_empty(), BIT_ERROR);
+        | flag(!more.error.is_empty(), BIT_ERROR)
+        | flag(!more.result.is_empty(), BIT_RESULT);
     out.id(job.id);
     out.byte(job.state as u8);
     out.byte(job.priority as u8);
@@ -445,6 +431,9 @@ pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, out: &mut Writer) {
     }
     if !more.error.is_empty() {
         out.error(&more.error);
+    }
+    if !more.result.is_empty() {
+        out.blob(&more.result);
     }
 }
 
@@ -487,6 +476,12 @@ fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
     if has(BIT_ERROR) {
         more.error = Box::from(from.error()?);
         if more.error.is_empty() {
+            return Err(from.wrong("a field that is there and empty"));
+        }
+    }
+    if has(BIT_RESULT) {
+        more.result = Box::from(from.blob()?);
+        if more.result.is_empty() {
             return Err(from.wrong("a field that is there and empty"));
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::effects::{Effects, Run, Turn};
 use crate::id::JobId;
-use crate::job::{Job, Reason};
+use crate::job::{Job, Reason, State};
 use crate::limits::DUE_STEPS;
 use crate::op::Op;
 use crate::queue::Queue;
@@ -56,8 +56,25 @@ impl Run<'_, '_> {
             }
             return Some((Op::Promote { due: last.0, id: last.1 }, jobs));
         }
-        let ((_, id), _) = self.queue.ttl.first().filter(|((at, _), _)| *at <= now)?;
-        Some((Op::Bury { id, reason: Reason::Ttl, error: None }, 1))
+        if let Some(((_, id), _)) = self.queue.ttl.first().filter(|((at, _), _)| *at <= now) {
+            return Some((Op::Bury { id, reason: Reason::Ttl, error: None }, 1));
+        }
+        self.retention_step().map(|op| (op, 1))
+    }
+
+    /// What retention removes next.
+    fn retention_step(&self) -> Option<Op<'static>> {
+        let now = self.now();
+        let over = [State::Done, State::Dead].into_iter().find(|state| self.queue.retention_at(*state, now).is_some_and(|at| at <= now));
+        self.queue.oldest(over?).map(|(_, id)| Op::Discard { id })
+    }
+
+    /// After its own work, a request holds the bounds of retention.
+    pub(crate) fn retain(&mut self) {
+        for _ in 0..DUE_STEPS {
+            let Some(op) = self.retention_step() else { return };
+            self.commit(&op);
+        }
     }
 
     /// A lease that has expired: past its deadline, or further ahead than any lease reaches.
@@ -74,10 +91,10 @@ impl Run<'_, '_> {
         let policy = &self.queue.head.policy;
         let more = job.more();
         let expiries = more.budget_expiries.saturating_add(1);
-        if spent(more.deliveries, max_deliveries(job, self.queue)) || spent(expiries, policy.max_expiries) {
+        if spent(more.deliveries, max_deliveries(job, self.queue)) || spent(expiries, policy.max_expiries()) {
             return Some(Op::Bury { id, reason: Reason::ExpiredLease, error: None });
         }
-        let wait = if policy.expiry_backoff { policy.backoff_with_jitter_ms(expiries, self.random.next()) } else { 0 };
+        let wait = if policy.expiry_backoff() { policy.backoff_with_jitter_ms(expiries, self.random.next()) } else { 0 };
         Some(Op::Expire { id, due: in_future(wait, self.turn.now) })
     }
 }
@@ -89,7 +106,7 @@ pub(crate) fn spent(count: u64, limit: u64) -> bool {
 
 /// The limit of deliveries that holds for a job.
 pub(crate) fn max_deliveries(job: &Job, queue: &Queue) -> u64 {
-    job.more().own_max_deliveries.unwrap_or(queue.head.policy.max_deliveries)
+    job.more().own_max_deliveries.unwrap_or(queue.head.policy.max_deliveries())
 }
 
 /// A due time, unless the wait is 0.

@@ -24,6 +24,8 @@ pub struct Turn {
     pub incarnation: u64,
     /// The policy of a queue that PUSH makes.
     pub defaults: Policy,
+    /// The longest payload that is accepted: `rq.max-payload`.
+    pub max_payload: usize,
     /// Figures of this process, for INFO.
     pub local: Local,
 }
@@ -35,6 +37,8 @@ pub struct Local {
     pub stale: u64,
     /// Waiting LEASE calls.
     pub blocked: u64,
+    /// Pushes refused by MAXLIVE or MAXLIVEBYTES.
+    pub full: u64,
 }
 
 /// What one or several requests did. Reused: [`Effects::clear`].

@@ -20,6 +20,8 @@ pub enum Code {
     TooBig,
     /// ALTER on an absent key.
     NoQueue,
+    /// Back-pressure: MAXLIVE or MAXLIVEBYTES is reached.
+    Full,
 }
 
 impl Error {
@@ -52,6 +54,11 @@ impl Error {
         Error { code: Code::NoQueue, text: "there is no queue at this key: make it with RQ.CREATE or RQ.PUSH".into() }
     }
 
+    pub(crate) fn full(what: &str, held: u64, option: &str, max: Option<u64>) -> Error {
+        let max = max.unwrap_or(0);
+        Error { code: Code::Full, text: format!("the queue holds {held} live {what} and {option} is {max}: push again later, add workers, or raise it with RQ.ALTER") }
+    }
+
     pub(crate) fn too_big(what: &str, len: usize, max: usize) -> Error {
         Error { code: Code::TooBig, text: format!("{what} is {len} bytes long, at most {max} fit: store it elsewhere and push its address, or push fewer at a time") }
     }
@@ -63,6 +70,7 @@ impl fmt::Display for Error {
             Code::Err => "ERR",
             Code::TooBig => "TOOBIG",
             Code::NoQueue => "NOQUEUE",
+            Code::Full => "FULL",
         };
         write!(f, "{code} {}", self.text)
     }

@@ -5,6 +5,7 @@ use crate::effects::{Effects, Run, Turn};
 use crate::error::Error;
 use crate::id::JobId;
 use crate::op::Op;
+use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::request::{LeaseOptions, Request};
 use crate::sink::Sink;
@@ -36,7 +37,13 @@ pub fn execute(
         Request::Peek { state, cursor, count, payload } => view::peek(queue, *state, *cursor, *count, *payload, out),
         Request::Len { state } => view::len(queue, *state, out),
         Request::Info { .. } => view::info(queue, turn, out),
-        writes => return Run::new(queue, turn, effects).write(writes, out),
+        writes => {
+            admit(queue, writes, turn)?;
+            let mut run = Run::new(queue, turn, effects);
+            let outcome = run.write(writes, out);
+            run.retain();
+            return outcome;
+        }
     }
     Ok(Outcome::Replied)
 }
@@ -58,12 +65,15 @@ pub fn execute_absent(
     match request {
         Request::Push { .. } | Request::Create { .. } => {
             let mut queue = Queue::new(turn.incarnation);
+            queue.head.policy = turn.defaults.clone();
+            admit(&queue, request, turn)?;
+            queue.head.policy = Policy::default();
             let mut run = Run::new(&mut queue, turn, effects);
             run.effects.record(&Op::Create { incarnation: turn.incarnation }, turn.now);
             run.queue.head.newest_ms = turn.now;
             for setting in turn.defaults.settings() {
                 // What a new queue has anyway is not told: a replica's new queue has it too.
-                if !Queue::new(0).head.policy.settings().contains(&setting) {
+                if !run.queue.head.policy.has(&setting) {
                     run.commit(&Op::Policy(setting));
                 }
             }
@@ -89,7 +99,7 @@ pub fn execute_absent(
             out.int(-1);
             out.null_array();
         }
-        Request::Ack { pairs } | Request::Nack { pairs, .. } | Request::Release { pairs, .. } | Request::Extend { pairs, .. } => {
+        Request::Ack { pairs, .. } | Request::Nack { pairs, .. } | Request::Release { pairs, .. } | Request::Extend { pairs, .. } => {
             per_pair(pairs.len(), out);
         }
         Request::Redrive { ids } => per_pair(ids.len(), out),
@@ -99,7 +109,7 @@ pub fn execute_absent(
             (0..3).for_each(|_| out.int(0));
         }
         Request::Reap { .. } => out.array(0),
-        Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::Purge { .. } | Request::Len { .. } => out.int(0),
+        Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::Purge { .. } | Request::Trim { .. } | Request::Len { .. } => out.int(0),
         Request::Get { .. } | Request::Info { .. } => out.null_array(),
         Request::Peek { .. } => {
             out.array(2);
@@ -109,6 +119,28 @@ pub fn execute_absent(
         Request::Alter { .. } => return Err(Error::no_queue()),
     }
     Ok((Outcome::Replied, None))
+}
+
+/// Back-pressure: whether there is room for what a request would add. It is asked before anything
+/// is changed, also before the due work, so that a refusal changes nothing.
+fn admit(queue: &Queue, request: &Request<'_>, turn: &Turn) -> Result<(), Error> {
+    let Request::Push { payloads, .. } = request else { return Ok(()) };
+    if let Some(payload) = payloads.iter().find(|payload| payload.len() > turn.max_payload) {
+        return Err(Error::too_big("the payload", payload.len(), turn.max_payload));
+    }
+    let (max_jobs, max_bytes) = queue.head.policy.max_live();
+    let live = queue.live();
+    if max_jobs.is_some_and(|max| live.saturating_add(payloads.len() as u64) > max) {
+        return Err(Error::full("jobs", live, "MAXLIVE", max_jobs));
+    }
+    if max_bytes.is_some() {
+        let bytes = queue.live_bytes();
+        let more = payloads.iter().fold(0u64, |sum, payload| sum.saturating_add(payload.len() as u64));
+        if max_bytes.is_some_and(|max| bytes.saturating_add(more) > max) {
+            return Err(Error::full("bytes", bytes, "MAXLIVEBYTES", max_bytes));
+        }
+    }
+    Ok(())
 }
 
 /// Whether an empty LEASE waits instead of replying null.
@@ -130,14 +162,14 @@ impl Run<'_, '_> {
                 }
                 self.write_leases(options, out);
             }
-            Request::Ack { pairs } => {
+            Request::Ack { pairs, result } => {
                 out.array(pairs.len());
                 for (id, token) in pairs.iter() {
-                    out.int(self.ack(id, token));
+                    out.int(self.ack(id, token, *result));
                 }
             }
             Request::AckLease { id, token, consumer, options } => {
-                let code = self.ack(*id, *token);
+                let code = self.ack(*id, *token, None);
                 self.take(consumer, options);
                 if self.effects.granted().is_empty() && waits(options, self.turn) {
                     return Ok(Outcome::Wait(Some(code)));
@@ -176,6 +208,7 @@ impl Run<'_, '_> {
             Request::Set { id, priority, when } => out.int(self.set(*id, *priority, *when)),
             Request::Del { ids } => out.uint(ids.iter().map(|id| self.del(id)).sum()),
             Request::Purge { state, count, reason, before } => out.uint(self.purge(*state, *count, *reason, *before)),
+            Request::Trim { bound, count } => out.uint(self.trim(*bound, *count)),
             Request::Create { settings } => {
                 self.set_policy(settings);
                 out.int(0);

@@ -21,6 +21,9 @@ impl State {
     /// All states, in the order of their numbers.
     pub const ALL: [State; 5] = [State::Ready, State::Delayed, State::Leased, State::Dead, State::Done];
 
+    /// The states of jobs that are still to be done.
+    pub const LIVE: [State; 3] = [State::Ready, State::Delayed, State::Leased];
+
     /// Its name in replies.
     pub fn name(self) -> &'static str {
         match self {
@@ -96,11 +99,13 @@ pub(crate) enum Settled {
     Buried,
     /// RELEASE said 1.
     Released,
+    /// ACK said 1, and the job is kept.
+    Finished,
 }
 
 impl Settled {
     pub(crate) fn from_number(n: u8) -> Option<Settled> {
-        [Settled::No, Settled::Retried, Settled::Buried, Settled::Released].get(usize::from(n)).copied()
+        [Settled::No, Settled::Retried, Settled::Buried, Settled::Released, Settled::Finished].get(usize::from(n)).copied()
     }
 }
 
@@ -134,7 +139,7 @@ pub(crate) struct More {
     pub(crate) consumer: Option<NameId>,
     /// The lease it was given last, in ms; 0: never leased.
     pub(crate) lease_ms: u64,
-    /// Leased: the deadline. Dead: when it died. Else 0. Unix ms.
+    /// Leased: the deadline. Dead, done: since when. Else 0. Unix ms.
     pub(crate) until: u64,
     /// The place it had before it was leased.
     pub(crate) old_place: u64,
@@ -154,6 +159,8 @@ pub(crate) struct More {
     pub(crate) redrives: u64,
     pub(crate) reason: Option<Reason>,
     pub(crate) error: Box<[u8]>,
+    /// What ACK left with a finished job.
+    pub(crate) result: Box<[u8]>,
     /// Neighbours among the leases of its consumer; not stored.
     pub(crate) links: Links,
 }
@@ -192,8 +199,14 @@ impl Job {
         Some(self.more().ttl_at).filter(|at| *at > 0)
     }
 
+    /// Payload bytes.
     pub(crate) fn size(&self) -> u64 {
         self.payload.len() as u64
+    }
+
+    /// The bytes that limits and INFO count: of payload and result.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.size().saturating_add(self.more().result.len() as u64)
     }
 }
 

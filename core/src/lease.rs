@@ -31,7 +31,7 @@ impl Run<'_, '_> {
                 break;
             }
             let lease_ms = match job.more().own_lease_ms {
-                0 => options.lease_ms.unwrap_or(self.queue.head.policy.lease_ms),
+                0 => options.lease_ms.unwrap_or(self.queue.head.policy.lease_ms()),
                 own => own,
             };
             let token = self.next_token();

@@ -49,7 +49,7 @@ pub use id::{IdText, JobId};
 pub use job::{Reason, State};
 pub use limits::{BATCH_ROOM, MAX_BATCH, MAX_COUNT, MAX_PAYLOAD, MAX_TIME_MS};
 pub use op::Event;
-pub use policy::{Jitter, Policy, Setting};
+pub use policy::{Opt, Policy, Setting, Value};
 pub use queue::{copy_incarnation, Queue, Totals};
 pub use request::{parse, Request};
 pub use sink::{Sink, Tree, TreeSink};

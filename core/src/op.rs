@@ -21,8 +21,8 @@ pub(crate) enum Op<'a> {
     Push { id: JobId, due: Option<u64>, options: JobOptions, payload: &'a [u8] },
     /// A job was handed to a consumer until `deadline`.
     Lease { id: JobId, token: u64, lease_ms: u64, consumer: &'a [u8] },
-    /// A job was acknowledged.
-    Finish { id: JobId },
+    /// A job was acknowledged, and is kept with its result, or is gone.
+    Finish { id: JobId, keep: Option<&'a [u8]> },
     /// NACK: tried again, at once or at `due`.
     Retry { id: JobId, due: Option<u64>, error: Option<&'a [u8]> },
     /// A job went to dead. `error` is given by NACK only.
@@ -43,6 +43,8 @@ pub(crate) enum Op<'a> {
     Set { id: JobId, priority: Option<i8>, due: Option<Due> },
     /// A job was removed by its owner.
     Drop { id: JobId },
+    /// A finished or dead job was removed by retention or TRIM.
+    Discard { id: JobId },
 }
 
 /// A new time for a waiting job.
@@ -83,6 +85,7 @@ pub enum Event {
     Dead,
     Redrive,
     Del,
+    Drop,
 }
 
 impl Event {
@@ -98,6 +101,7 @@ impl Event {
             Event::Dead => "rq.dead",
             Event::Redrive => "rq.redrive",
             Event::Del => "rq.del",
+            Event::Drop => "rq.drop",
         }
     }
 }

@@ -26,7 +26,7 @@ impl Run<'_, '_> {
     /// Sets the options that differ from what they are.
     pub(crate) fn set_policy(&mut self, settings: &[Setting]) {
         for setting in settings {
-            if !self.queue.head.policy.settings().contains(setting) {
+            if !self.queue.head.policy.has(setting) {
                 self.commit(&Op::Policy(*setting));
             }
         }

@@ -25,6 +25,8 @@ pub struct Totals {
     pub released: u64,
     pub dead: u64,
     pub redriven: u64,
+    pub dead_dropped: u64,
+    pub trimmed: u64,
 }
 
 /// What a queue knows beside its jobs.
@@ -59,6 +61,7 @@ pub struct Queue {
     /// been extended past all others.
     pub(crate) held_since: Sorted<(u64, JobId), ()>,
     pub(crate) dead: [ByTime; 4],
+    pub(crate) done: ByTime,
     /// Waiting jobs with a TTL, by the time at which they go to dead.
     pub(crate) ttl: ByTime,
     pub(crate) names: Names,
@@ -90,6 +93,7 @@ impl Queue {
             leased: Sorted::new(),
             held_since: Sorted::new(),
             dead: [Sorted::new(), Sorted::new(), Sorted::new(), Sorted::new()],
+            done: Sorted::new(),
             ttl: Sorted::new(),
             names: Names::default(),
             bytes: [0; 5],
@@ -130,8 +134,18 @@ impl Queue {
             State::Delayed => self.delayed.len(),
             State::Leased => self.leased.len(),
             State::Dead => self.dead.iter().fold(0, |sum, dead| sum.saturating_add(dead.len())),
-            State::Done => 0,
+            State::Done => self.done.len(),
         }
+    }
+
+    /// The number of jobs that are ready, delayed or leased.
+    pub(crate) fn live(&self) -> u64 {
+        State::LIVE.into_iter().fold(0, |sum, state| sum.saturating_add(self.count(state) as u64))
+    }
+
+    /// Their bytes.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        State::LIVE.into_iter().filter_map(|state| self.bytes.get(state as usize)).fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// The number of dead jobs by reason.
@@ -149,7 +163,29 @@ impl Queue {
         let expiry = expiry.map(|at| at.max(no_expiry_before));
         let due = self.delayed.first().map(|((at, _), _)| at);
         let ttl = self.ttl.first().map(|((at, _), _)| at);
-        [expiry, due, ttl].into_iter().flatten().min()
+        let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now)).min();
+        [expiry, due, ttl, retention].into_iter().flatten().min()
+    }
+
+    /// The oldest job that is finished or dead, and since when it is.
+    pub(crate) fn oldest(&self, state: State) -> Option<(u64, JobId)> {
+        match state {
+            State::Done => self.done.first().map(|(key, _)| key),
+            State::Dead => self.dead.iter().filter_map(|dead| dead.first()).map(|(key, _)| key).min(),
+            _ => None,
+        }
+    }
+
+    /// When retention removes the oldest finished or dead job, Unix ms; in the past: now.
+    pub(crate) fn retention_at(&self, state: State, now: u64) -> Option<u64> {
+        let (since, _) = self.oldest(state)?;
+        let (count, bytes, ms) = self.head.policy.retention(state)?;
+        let held = self.bytes.get(state as usize).copied().unwrap_or(0);
+        let over = |bound: Option<u64>, value: u64| bound.is_some_and(|bound| value > bound || bound == 0);
+        if over(count, self.count(state) as u64) || over(bytes, held) {
+            return Some(now);
+        }
+        ms.map(|ms| since.saturating_add(ms))
     }
 
     /// Whether a deadline is further ahead than any lease reaches.
@@ -162,7 +198,7 @@ impl Queue {
         let payloads = self.bytes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
         let jobs = self.jobs();
         let more = std::mem::size_of::<crate::job::More>().saturating_add(8);
-        let orders = [&self.delayed, &self.leased, &self.ttl].into_iter().chain(&self.dead);
+        let orders = [&self.delayed, &self.leased, &self.done, &self.ttl].into_iter().chain(&self.dead);
         let parts = [
             std::mem::size_of::<Queue>(),
             usize::try_from(payloads).unwrap_or(usize::MAX),
@@ -201,7 +237,7 @@ impl Queue {
     /// Puts a job into the order of its state. Its fields say which and where.
     pub(crate) fn link(&mut self, slot: Slot) {
         let Some(job) = self.jobs.get(slot) else { return };
-        let (id, state, size, more) = (job.id, job.state, job.size(), job.more());
+        let (id, state, size, more) = (job.id, job.state, job.bytes(), job.more());
         let (until, deliveries, reason, consumer) = (more.until, more.deliveries, more.reason, more.consumer);
         let delivered_at = more.last_delivered_at;
         let ttl_at = job.ttl_at();
@@ -224,7 +260,9 @@ impl Queue {
                     dead.insert((until, id), slot);
                 }
             }
-            State::Done => {}
+            State::Done => {
+                self.done.insert((until, id), slot);
+            }
         }
         if let (true, Some(at)) = (state.waits(), ttl_at) {
             self.ttl.insert((at, id), slot);
@@ -234,7 +272,7 @@ impl Queue {
     /// Takes a job out of the order of its state, before its fields change.
     pub(crate) fn unlink(&mut self, slot: Slot) {
         let Some(job) = self.jobs.get(slot) else { return };
-        let (id, state, size, more) = (job.id, job.state, job.size(), job.more());
+        let (id, state, size, more) = (job.id, job.state, job.bytes(), job.more());
         let (until, deliveries, reason) = (more.until, more.deliveries, more.reason);
         let delivered_at = more.last_delivered_at;
         let ttl_at = job.ttl_at();
@@ -257,7 +295,9 @@ impl Queue {
                     dead.remove(&(until, id));
                 }
             }
-            State::Done => {}
+            State::Done => {
+                self.done.remove(&(until, id));
+            }
         }
         if let (true, Some(at)) = (state.waits(), ttl_at) {
             self.ttl.remove(&(at, id));

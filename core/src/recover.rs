@@ -7,7 +7,7 @@ use crate::id::{IdText, JobId};
 use crate::job::{Reason, State};
 use crate::op::{Due, Op};
 use crate::queue::Queue;
-use crate::request::{Reap, RedriveMany, When};
+use crate::request::{Reap, RedriveMany, Trim, When};
 use crate::sink::Sink;
 use crate::view;
 
@@ -133,12 +133,34 @@ impl Run<'_, '_> {
                 let dead = view::dead_after(self.queue, reason, None);
                 dead.take_while(|((at, _), _)| fits(*at)).take(n).map(|((_, id), _)| id).collect()
             }
-            State::Leased | State::Done => Vec::new(),
+            State::Done => {
+                self.queue.done.iter().map(|(key, _)| key).take_while(|(at, _)| fits(*at)).take(n).map(|(_, id)| id).collect()
+            }
+            State::Leased => Vec::new(),
         };
         for id in &chosen {
             self.commit(&Op::Drop { id: *id });
         }
         chosen.len() as u64
+    }
+
+    /// Removes finished jobs, oldest first, until the bound holds.
+    pub(crate) fn trim(&mut self, bound: Trim, count: u64) -> u64 {
+        let mut removed = 0u64;
+        while removed < count {
+            let Some((since, id)) = self.queue.oldest(State::Done) else { break };
+            let over = match bound {
+                Trim::Len(len) => self.queue.count(State::Done) as u64 > len,
+                Trim::Age(ms) => since.saturating_add(ms) <= self.now(),
+                Trim::Bytes(bytes) => self.queue.bytes.get(State::Done as usize).is_some_and(|held| *held > bytes),
+            };
+            if !over {
+                break;
+            }
+            self.commit(&Op::Discard { id });
+            removed = removed.saturating_add(1);
+        }
+        removed
     }
 
     /// Up to `n` ready jobs whose place is before a time, in order. Within a priority places

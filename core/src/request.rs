@@ -118,6 +118,17 @@ pub enum Reap<'a> {
     Ids(Ids<'a>),
 }
 
+/// The bound that TRIM holds over finished jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trim {
+    /// MAXLEN: at most so many.
+    Len(u64),
+    /// MAXAGE: finished less than so many ms ago.
+    Age(u64),
+    /// MAXBYTES: at most so many bytes.
+    Bytes(u64),
+}
+
 /// A filter over dead jobs, and what REDRIVE does with them.
 #[derive(Debug, Clone, Copy)]
 pub struct RedriveMany {
@@ -141,7 +152,7 @@ pub struct RedriveMany {
 pub enum Request<'a> {
     Push { payloads: &'a [&'a [u8]], many: bool, options: JobOptions },
     Lease { consumer: &'a [u8], options: LeaseOptions },
-    Ack { pairs: Pairs<'a> },
+    Ack { pairs: Pairs<'a>, result: Option<&'a [u8]> },
     AckLease { id: JobId, token: u64, consumer: &'a [u8], options: LeaseOptions },
     Nack { pairs: Pairs<'a>, delay_ms: Option<u64>, error: Option<&'a [u8]>, dead: bool },
     Release { pairs: Pairs<'a>, delay_ms: Option<u64> },
@@ -153,6 +164,7 @@ pub enum Request<'a> {
     Set { id: JobId, priority: Option<i8>, when: Option<When> },
     Del { ids: Ids<'a> },
     Purge { state: State, count: u64, reason: Option<Reason>, before: Option<u64> },
+    Trim { bound: Trim, count: u64 },
     Get { id: JobId },
     Peek { state: State, cursor: Option<Cursor>, count: u64, payload: bool },
     Len { state: Option<State> },
@@ -183,7 +195,7 @@ pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, E
             let consumer = args::consumer(args.value("RQ.LEASE key")?)?;
             Request::Lease { consumer, options: lease_options(&mut args)? }
         }
-        Verb::Ack => Request::Ack { pairs: pairs(&mut args)? },
+        Verb::Ack => ack(&mut args)?,
         Verb::AckLease => {
             let id = args.id()?;
             let token = args::token(args.value("the token")?)?;
@@ -208,6 +220,7 @@ pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, E
         Verb::Set => set(&mut args)?,
         Verb::Del => Request::Del { ids: ids(&mut args)? },
         Verb::Purge => purge(&mut args)?,
+        Verb::Trim => trim(&mut args)?,
         Verb::Get => Request::Get { id: args.id()? },
         Verb::Peek => peek(&mut args)?,
         Verb::Len => Request::Len { state: args.next().map(state).transpose()? },
@@ -328,6 +341,38 @@ fn ids<'a>(args: &mut Args<'a>) -> Result<Ids<'a>, Error> {
         Some(bad) => Err(Error::not_an_id(bad)),
         None => Ok(Ids(all)),
     }
+}
+
+fn ack<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
+    let pairs = pairs(args)?;
+    let mut result = None;
+    while let Some((name, word)) = args.option() {
+        match name.as_bytes() {
+            b"RESULT" => once("RESULT", &mut result, args.value("RESULT")?)?,
+            _ => return Err(Error::unknown_option(word)),
+        }
+    }
+    match result {
+        Some(blob) if blob.len() > MAX_PAYLOAD => Err(Error::too_big("the result", blob.len(), MAX_PAYLOAD)),
+        _ => Ok(Request::Ack { pairs, result }),
+    }
+}
+
+fn trim<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
+    let (mut bound, mut count) = (None, None);
+    while let Some((name, word)) = args.option() {
+        match name.as_bytes() {
+            b"MAXLEN" => once("MAXLEN", &mut bound, Trim::Len(args.number("MAXLEN", 0, MAX_DELIVERIES)?))?,
+            b"MAXAGE" => once("MAXAGE", &mut bound, Trim::Age(args.number("MAXAGE", 0, MAX_SPAN_MS)?))?,
+            b"MAXBYTES" => once("MAXBYTES", &mut bound, Trim::Bytes(args.number("MAXBYTES", 0, i64::MAX as u64)?))?,
+            b"COUNT" => once("COUNT", &mut count, args.number("COUNT", 1, MAX_COUNT)?)?,
+            _ => return Err(Error::unknown_option(word)),
+        }
+    }
+    let Some(bound) = bound else {
+        return Err(Error::new("syntax error: RQ.TRIM needs MAXLEN, MAXAGE or MAXBYTES"));
+    };
+    Ok(Request::Trim { bound, count: count.unwrap_or(LOOK_BEYOND) })
 }
 
 fn nack<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
@@ -470,7 +515,7 @@ fn settings(args: &mut Args<'_>) -> Result<Vec<Setting>, Error> {
     let mut all: Vec<Setting> = Vec::new();
     while let Some((name, word)) = args.option() {
         let setting = Setting::parse(name.as_bytes(), args)?.ok_or_else(|| Error::unknown_option(word))?;
-        if all.iter().any(|other| other.same_option(&setting)) {
+        if all.iter().any(|other| other.opt == setting.opt) {
             return Err(Error::twice(&String::from_utf8_lossy(name.as_bytes())));
         }
         all.push(setting);

@@ -25,13 +25,15 @@ impl Run<'_, '_> {
         Some(hold)
     }
 
-    pub(crate) fn ack(&mut self, id: JobId, token: u64) -> i64 {
+    pub(crate) fn ack(&mut self, id: JobId, token: u64, result: Option<&[u8]>) -> i64 {
         match self.hold(id, token) {
             None => GONE,
             Some(Hold::Live | Hold::Late | Hold::LateDead) => {
-                self.commit(&Op::Finish { id });
+                let keep = self.queue.head.policy.keeps_done().then_some(result.unwrap_or(&[]));
+                self.commit(&Op::Finish { id, keep });
                 YES
             }
+            Some(Hold::Settled(Settled::Finished)) => YES,
             Some(Hold::Stale | Hold::Settled(_)) => NO,
         }
     }
@@ -102,7 +104,7 @@ impl Run<'_, '_> {
         let Some(job) = self.queue.job(id) else { return GONE };
         let (now, more) = (self.turn.now, job.more());
         let mut deadline = now.saturating_add(lease_ms.unwrap_or(more.lease_ms));
-        let max_run = self.queue.head.policy.max_run_ms;
+        let max_run = self.queue.head.policy.max_run_ms();
         if max_run > 0 {
             let end = more.last_delivered_at.saturating_add(max_run);
             if end <= now {

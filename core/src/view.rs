@@ -44,8 +44,7 @@ impl Cursor {
 }
 
 pub(crate) fn len(queue: &Queue, state: Option<State>, out: &mut dyn Sink) {
-    let live = || [State::Ready, State::Delayed, State::Leased].into_iter().map(|state| queue.count(state)).sum();
-    out.uint(state.map_or_else(live, |state| queue.count(state)) as u64);
+    out.uint(state.map_or_else(|| queue.live(), |state| queue.count(state) as u64));
 }
 
 pub(crate) fn get(queue: &Queue, id: JobId, out: &mut dyn Sink) {
@@ -58,7 +57,7 @@ pub(crate) fn get(queue: &Queue, id: JobId, out: &mut dyn Sink) {
 /// The map of a job.
 pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn Sink) {
     let more = job.more();
-    let fields = 23usize;
+    let fields = 25usize;
     out.map(if payload { fields } else { fields.saturating_sub(1) });
     let mut text = IdText::new();
     out.text("id");
@@ -88,6 +87,7 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
     maybe(out, "first-delivered-at", more.first_delivered_at);
     maybe(out, "last-delivered-at", more.last_delivered_at);
     maybe(out, "dead-at", until(State::Dead));
+    maybe(out, "done-at", until(State::Done));
     out.text("reason");
     match more.reason {
         Some(reason) => out.text(reason.name()),
@@ -98,6 +98,12 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
         out.null();
     } else {
         out.bulk(&more.error);
+    }
+    out.text("result");
+    if job.state == State::Done {
+        out.bulk(&more.result);
+    } else {
+        out.null();
     }
     number(out, "size", job.size());
     if payload {
@@ -141,7 +147,7 @@ pub(crate) fn peek(queue: &Queue, state: State, cursor: Option<Cursor>, count: u
         State::Delayed => Box::new(queue.delayed.after(by_time).map(|(_, slot)| slot)),
         State::Leased => Box::new(queue.leased.after(by_time).map(|(_, slot)| slot)),
         State::Dead => Box::new(dead_after(queue, None, by_time).map(|(_, slot)| slot)),
-        State::Done => Box::new(std::iter::empty()),
+        State::Done => Box::new(queue.done.after(by_time).map(|(_, slot)| slot)),
     };
     let mut jobs = slots.filter_map(|slot| queue.jobs.get(slot)).peekable();
     let (mut page, mut bytes): (Vec<&Job>, u64) = (Vec::new(), 0);
@@ -176,7 +182,7 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
         let of = |state: State| queue.count(state) as u64;
         let dead = |reason: Reason| queue.dead_count(reason) as u64;
         [
-            ("length", of(State::Ready).saturating_add(of(State::Delayed)).saturating_add(of(State::Leased))),
+            ("length", queue.live()),
             ("ready", of(State::Ready)),
             ("scheduled", of(State::Delayed).saturating_sub(queue.retrying)),
             ("retrying", queue.retrying),
@@ -202,18 +208,20 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
         ("released-total", totals.released),
         ("dead-total", totals.dead),
         ("redriven-total", totals.redriven),
+        ("dead-dropped-total", totals.dead_dropped),
+        ("trimmed-total", totals.trimmed),
+        ("local-full", turn.local.full),
         ("local-stale", turn.local.stale),
         ("blocked-clients", turn.local.blocked),
     ];
     let age = |since: Option<u64>| since.map(|since| turn.now.saturating_sub(since));
-    let oldest_dead = queue.dead.iter().filter_map(|dead| dead.first()).map(|((at, _), _)| at).min();
     let ages = [
         ("oldest-ready-ms", age(queue.ready.oldest_since())),
         ("oldest-lease-ms", age(queue.held_since.first().map(|((since, _), ())| since))),
-        ("oldest-dead-ms", age(oldest_dead)),
+        ("oldest-dead-ms", age(queue.oldest(State::Dead).map(|(since, _)| since))),
         ("next-due-at", queue.delayed.first().map(|((at, _), _)| at)),
     ];
-    let pairs = [Policy::PAIRS, counts.len(), sizes.len(), 1, ages.len(), totals.len()];
+    let pairs = [Policy::COUNT, counts.len(), sizes.len(), 1, ages.len(), totals.len()];
     out.map(pairs.into_iter().sum());
     queue.head.policy.write(out);
     for (name, value) in counts.into_iter().chain(sizes) {
