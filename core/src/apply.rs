@@ -1,10 +1,11 @@
 //! What each op does to a queue. Total: it knows no clock, no limit, and cannot refuse; an op
 //! that does not fit the job it names changes nothing and says so.
 
+use crate::dedup::{Held, Key, Owner};
 use crate::id::JobId;
 use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
 use crate::limits::{MAX_STORED_TOKEN, MAX_TIME_MS};
-use crate::op::{Due, Event, Op, Stored};
+use crate::op::{DedupKey, Due, Event, Op, Stored};
 use crate::queue::Queue;
 use crate::request::JobOptions;
 
@@ -44,7 +45,18 @@ impl Queue {
                 self.head.policy.set(*setting);
                 Applied::Changed
             }
-            Op::Push { id, due, options, payload } => told(self.push(*id, *due, options, payload), Event::Push),
+            Op::Push { id, due, options, dedup, payload } => {
+                let dedup = dedup.map(|dedup| (Key::from(dedup.key), dedup.window_ms));
+                told(self.push(*id, *due, options, dedup, payload, now), Event::Push)
+            }
+            Op::Replace { id, priority, due, window_ms, payload } => {
+                told(self.replace(*id, *priority, *due, *window_ms, payload, now), Event::Duplicate)
+            }
+            Op::Hold { due, options, dedup, payload } => told(self.hold(*due, options, *dedup, payload), Event::Duplicate),
+            Op::Unhold { ended, id } => told(self.unhold(*ended, *id, now), Event::Push),
+            Op::CloseWindows { until, key } => changed(self.dedup.close_windows(*until, key)),
+            Op::Forget { key } => changed(self.forget(key)),
+            Op::Key { key, owner } => changed(self.put_key(key, owner)),
             Op::Lease { id, token, lease_ms, consumer } => {
                 told(self.lease(*id, *token, *lease_ms, consumer, now), Event::Lease)
             }
@@ -58,7 +70,7 @@ impl Queue {
             Op::Promote { due, id } => changed(self.promote(*due, *id)),
             Op::Redrive { id, due, priority } => told(self.redrive(*id, *due, *priority, now), Event::Redrive),
             Op::Set { id, priority, due } => changed(self.set(*id, *priority, *due)),
-            Op::Drop { id } => told(self.remove(*id).map(|_| ()), Event::Del),
+            Op::Drop { id } => told(self.remove(*id, true).map(|_| ()), Event::Del),
             Op::Discard { id } => told(self.discard(*id), Event::Drop),
         }
     }
@@ -129,13 +141,24 @@ impl Queue {
         Some(())
     }
 
-    fn push(&mut self, id: JobId, due: Option<u64>, options: &JobOptions, payload: &[u8]) -> Option<()> {
+    fn push(
+        &mut self,
+        id: JobId,
+        due: Option<u64>,
+        options: &JobOptions,
+        dedup: Option<(Key, u64)>,
+        payload: &[u8],
+        now: u64,
+    ) -> Option<()> {
         if id <= self.head.last_id {
             return None;
         }
         let place = due.unwrap_or(id.ms);
-        let more = (options.lease_ms > 0 || options.max_deliveries.is_some() || options.ttl_ms > 0).then(|| {
+        let plain = options.lease_ms == 0 && options.max_deliveries.is_none() && options.ttl_ms == 0 && dedup.is_none();
+        let more = (!plain).then(|| {
             Box::new(More {
+                dedup: dedup.as_ref().map(|(key, _)| key.clone()),
+                dedup_window_ms: dedup.as_ref().map_or(0, |(_, window_ms)| *window_ms),
                 own_lease_ms: options.lease_ms,
                 own_max_deliveries: options.max_deliveries,
                 ttl_ms: options.ttl_ms,
@@ -146,7 +169,75 @@ impl Queue {
         let state = if due.is_some() { State::Delayed } else { State::Ready };
         let slot = self.add(Job { id, place, payload: payload.into(), more, priority: options.priority, state })?;
         self.link(slot);
+        if let Some((key, window_ms)) = dedup {
+            let owner = Owner { job: id, until: window_end(window_ms, now), held: None };
+            self.dedup.set(key, owner, true);
+        }
         self.head.totals.pushed = self.head.totals.pushed.saturating_add(1);
+        Some(())
+    }
+
+    /// Whether a job is live and carries a key.
+    fn carries(&self, id: JobId, key: &[u8]) -> bool {
+        self.job(id).is_some_and(|job| job.state.is_live() && job.more().dedup.as_deref() == Some(key))
+    }
+
+    fn replace(&mut self, id: JobId, priority: i8, due: Option<Due>, window_ms: u64, payload: &[u8], now: u64) -> Option<()> {
+        let slot = self.find(id, |job| job.state.waits() && job.more().first_delivered_at == 0)?;
+        self.change(slot, |job| {
+            job.payload = payload.into();
+            job.priority = priority;
+            move_to(job, due);
+        })?;
+        let key = self.jobs.get(slot)?.more().dedup.clone();
+        let owner = key.as_deref().and_then(|key| self.dedup.find(key)).map(|(_, owner)| owner.clone());
+        match (key, owner) {
+            (Some(key), Some(owner)) if owner.job == id && owner.until > 0 && window_ms > 0 => {
+                self.dedup.set(key, Owner { until: window_end(window_ms, now), ..owner }, true);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn hold(&mut self, due: Option<u64>, options: &JobOptions, dedup: DedupKey<'_>, payload: &[u8]) -> Option<()> {
+        let (key, owner) = self.dedup.find(dedup.key)?;
+        let (key, job, until) = (key.clone(), owner.job, owner.until);
+        if !self.carries(job, &key) {
+            return None;
+        }
+        let held = Held { payload: payload.into(), options: *options, due, window_ms: dedup.window_ms };
+        self.dedup.set(key, Owner { job, until, held: Some(Box::new(held)) }, true);
+        Some(())
+    }
+
+    fn unhold(&mut self, ended: JobId, id: JobId, now: u64) -> Option<()> {
+        if id <= self.head.last_id {
+            return None;
+        }
+        let (key, held) = self.dedup.take_pending(ended)?;
+        let due = held.due.filter(|due| *due > now);
+        self.push(id, due, &held.options, Some((key, held.window_ms)), &held.payload, now)
+    }
+
+    fn forget(&mut self, key: &[u8]) -> Option<()> {
+        let (_, owner) = self.dedup.find(key)?;
+        if owner.until == 0 || owner.held.is_some() {
+            return None;
+        }
+        self.dedup.remove(key).map(|_| ())
+    }
+
+    fn put_key(&mut self, key: &[u8], owner: &Owner) -> Option<()> {
+        let live = self.carries(owner.job, key);
+        let pending = owner.held.is_some() && !live;
+        if self.dedup.find(key).is_some() || (owner.held.is_none() && owner.until == 0 && !live) {
+            return None;
+        }
+        if pending && self.dedup.is_pending(owner.job) {
+            return None;
+        }
+        self.dedup.set(key.into(), owner.clone(), live);
         Some(())
     }
 
@@ -187,7 +278,7 @@ impl Queue {
     fn finish(&mut self, id: JobId, keep: Option<&[u8]>, now: u64) -> Option<()> {
         let slot = self.find(id, |job| Self::claimed(job) || job.hold(job.more().token) == Hold::LateDead)?;
         self.head.totals.acked = self.head.totals.acked.saturating_add(1);
-        let Some(result) = keep else { return self.remove(id).map(|_| ()) };
+        let Some(result) = keep else { return self.remove(id, false).map(|_| ()) };
         self.change(slot, |job| {
             let more = job.more_mut();
             more.settled = Settled::Finished;
@@ -196,12 +287,13 @@ impl Queue {
             more.reason = None;
             more.result = result.into();
             job.state = State::Done;
-        })
+        })?;
+        self.ended(slot)
     }
 
     fn discard(&mut self, id: JobId) -> Option<()> {
         self.find(id, |job| matches!(job.state, State::Dead | State::Done))?;
-        let removed = self.remove(id)?;
+        let removed = self.remove(id, false)?;
         let totals = &mut self.head.totals;
         match removed.state {
             State::Done => totals.trimmed = totals.trimmed.saturating_add(1),
@@ -210,7 +302,7 @@ impl Queue {
         Some(())
     }
 
-    fn remove(&mut self, id: JobId) -> Option<Job> {
+    fn remove(&mut self, id: JobId, deleted: bool) -> Option<Job> {
         let slot = self.slot_of(id)?;
         self.unlink(slot);
         self.by_id.remove(&id);
@@ -219,6 +311,9 @@ impl Queue {
             self.with_more = self.with_more.saturating_sub(1);
             if let Some(name) = more.consumer {
                 self.names.drop_hold(name);
+            }
+            if let Some(key) = &more.dedup {
+                self.dedup.ended(key, id, deleted);
             }
         }
         Some(job)
@@ -262,7 +357,17 @@ impl Queue {
             more.until = now.max(1);
             more.back_since = 0;
             job.state = State::Dead;
-        })
+        })?;
+        self.ended(slot)
+    }
+
+    /// A job has ended where it is: its dedup key is free.
+    fn ended(&mut self, slot: Slot) -> Option<()> {
+        let job = self.jobs.get(slot)?;
+        if let Some(key) = &job.more().dedup {
+            self.dedup.ended(key, job.id, false);
+        }
+        Some(())
     }
 
     fn note(&mut self, id: JobId, error: Option<&[u8]>) -> Option<()> {
@@ -345,29 +450,46 @@ impl Queue {
             more.redrives = more.redrives.saturating_add(1);
             more.ttl_at = ttl_at(due.unwrap_or(now), more.ttl_ms);
             Queue::make_wait(job, due, now, now);
-        })
+        })?;
+        let more = self.jobs.get(slot)?.more();
+        match more.dedup.clone() {
+            Some(key) if more.dedup_window_ms == 0 && self.dedup.find(&key).is_none() => {
+                self.dedup.set(key, Owner { job: id, until: 0, held: None }, true);
+            }
+            _ => {}
+        }
+        Some(())
     }
 
     fn set(&mut self, id: JobId, priority: Option<i8>, due: Option<Due>) -> Option<()> {
         let slot = self.find(id, |job| job.state.waits())?;
         self.change(slot, |job| {
             job.priority = priority.unwrap_or(job.priority);
-            let (state, place) = match due {
-                None => return,
-                Some(Due::Ready(at)) => (State::Ready, at),
-                Some(Due::Delayed(at)) => (State::Delayed, at),
-            };
-            job.state = state;
-            job.place = place;
-            if let Some(more) = job.more.as_deref_mut() {
-                more.back_since = 0;
-                // The time to live counts from the first due time.
-                if more.ttl_ms > 0 && more.total_deliveries == 0 {
-                    more.ttl_at = ttl_at(place, more.ttl_ms);
-                }
-            }
+            move_to(job, due);
         })
     }
+}
+
+/// Gives a waiting job a new time.
+fn move_to(job: &mut Job, due: Option<Due>) {
+    let (state, place) = match due {
+        None => return,
+        Some(Due::Ready(at)) => (State::Ready, at),
+        Some(Due::Delayed(at)) => (State::Delayed, at),
+    };
+    job.state = state;
+    job.place = place;
+    if let Some(more) = job.more.as_deref_mut() {
+        more.back_since = 0;
+        // The time to live counts from the first due time.
+        if more.ttl_ms > 0 && more.total_deliveries == 0 {
+            more.ttl_at = ttl_at(place, more.ttl_ms);
+        }
+    }
+}
+
+fn window_end(window_ms: u64, now: u64) -> u64 {
+    if window_ms == 0 { 0 } else { now.saturating_add(window_ms).min(MAX_TIME_MS) }
 }
 
 fn ttl_at(due: u64, ttl_ms: u64) -> u64 {

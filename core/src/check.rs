@@ -33,6 +33,7 @@ pub(crate) fn check_job(job: &Job, has_consumer: bool) -> Result<(), &'static st
     let live = job.state == State::Leased;
     rule(!live || (more.token > 0 && more.settled == Settled::No), "leased without a token")?;
     rule((job.state == State::Done) == (more.settled == Settled::Finished), "done and not finished, or finished and not done")?;
+    rule(more.dedup_window_ms <= MAX_SPAN_MS && (more.dedup_window_ms == 0 || more.dedup.is_some()), "a window without a key")?;
     rule(more.result.is_empty() || job.state == State::Done, "a result before the end")
 }
 
@@ -109,5 +110,9 @@ pub fn check(queue: &Queue) -> Result<(), String> {
         same("a consumer's jobs", jobs, name.jobs)?;
         same("a consumer's leases", leased as u64, queue.leases_of(&name.text).len() as u64)?;
     }
+    queue.dedup.check(|id| {
+        let job = queue.job(id)?;
+        Some((job.state.is_live(), job.more().dedup.clone()))
+    })?;
     if holds.is_empty() { Ok(()) } else { Err("a job remembers a consumer that is not there".into()) }
 }

@@ -1,8 +1,9 @@
 //! Ops to bytes and back. Decoding checks every range, so that `apply` can trust its numbers.
 
+use crate::dedup::{Held, Owner};
 use crate::job::{Job, More, Reason, Settled, State};
-use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_SPAN_MS, MAX_STORED_TOKEN, MAX_TIME_MS};
-use crate::op::{Due, Op, Stored};
+use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_STORED_TOKEN, MAX_TIME_MS};
+use crate::op::{DedupKey, Due, Op, Stored};
 use crate::policy::{Policy, Setting};
 use crate::queue::{Header, Totals};
 use crate::request::{JobOptions, When};
@@ -27,6 +28,12 @@ const REDRIVE: u8 = 15;
 const SET: u8 = 16;
 const DROP: u8 = 17;
 const DISCARD: u8 = 18;
+const REPLACE: u8 = 19;
+const HOLD: u8 = 20;
+const UNHOLD: u8 = 21;
+const CLOSE_WINDOWS: u8 = 22;
+const FORGET: u8 = 23;
+const KEY: u8 = 24;
 
 // The flags of PUSH: which options follow.
 const WITH_DUE: u64 = 1;
@@ -34,6 +41,8 @@ const WITH_PRIORITY: u64 = 2;
 const WITH_LEASE: u64 = 4;
 const WITH_MAX_DELIVERIES: u64 = 8;
 const WITH_TTL: u64 = 16;
+const WITH_DEDUP: u64 = 32;
+const ALL_WITH: u64 = 63;
 
 /// Appends an op to a batch.
 pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
@@ -54,33 +63,10 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.byte(POLICY);
             encode_setting(setting, out);
         }
-        Op::Push { id, due, options, payload } => {
+        Op::Push { id, due, options, dedup, payload } => {
             out.byte(PUSH);
-            let flag = |on: bool, flag: u64| if on { flag } else { 0 };
-            out.number(
-                flag(due.is_some(), WITH_DUE)
-                    | flag(options.priority != 0, WITH_PRIORITY)
-                    | flag(options.lease_ms > 0, WITH_LEASE)
-                    | flag(options.max_deliveries.is_some(), WITH_MAX_DELIVERIES)
-                    | flag(options.ttl_ms > 0, WITH_TTL),
-            );
             out.id(*id);
-            if let Some(due) = due {
-                out.time(*due);
-            }
-            if options.priority != 0 {
-                out.byte(options.priority as u8);
-            }
-            if options.lease_ms > 0 {
-                out.number(options.lease_ms);
-            }
-            if let Some(max) = options.max_deliveries {
-                out.number(max);
-            }
-            if options.ttl_ms > 0 {
-                out.number(options.ttl_ms);
-            }
-            out.string(payload);
+            encode_contents(*due, options, *dedup, payload, out);
         }
         Op::Lease { id, token, lease_ms, consumer } => {
             out.byte(LEASE);
@@ -141,17 +127,37 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.byte(SET);
             out.id(*id);
             optional(*priority, out, |out, priority| out.byte(priority as u8));
-            match due {
-                None => out.byte(0),
-                Some(Due::Ready(at)) => {
-                    out.byte(1);
-                    out.time(*at);
-                }
-                Some(Due::Delayed(at)) => {
-                    out.byte(2);
-                    out.time(*at);
-                }
-            }
+            encode_due(*due, out);
+        }
+        Op::Replace { id, priority, due, window_ms, payload } => {
+            out.byte(REPLACE);
+            out.id(*id);
+            out.byte(*priority as u8);
+            encode_due(*due, out);
+            out.number(*window_ms);
+            out.string(payload);
+        }
+        Op::Hold { due, options, dedup, payload } => {
+            out.byte(HOLD);
+            encode_contents(*due, options, Some(*dedup), payload, out);
+        }
+        Op::Unhold { ended, id } => {
+            out.byte(UNHOLD);
+            out.id(*ended);
+            out.id(*id);
+        }
+        Op::CloseWindows { until, key } => {
+            out.byte(CLOSE_WINDOWS);
+            out.time(*until);
+            out.string(key);
+        }
+        Op::Forget { key } => {
+            out.byte(FORGET);
+            out.string(key);
+        }
+        Op::Key { key, owner } => {
+            out.byte(KEY);
+            encode_owner(key, owner, out);
         }
         Op::Drop { id } => {
             out.byte(DROP);
@@ -162,6 +168,62 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.id(*id);
         }
     }
+}
+
+fn encode_due(due: Option<Due>, out: &mut Writer) {
+    match due {
+        None => out.byte(0),
+        Some(Due::Ready(at)) => {
+            out.byte(1);
+            out.time(at);
+        }
+        Some(Due::Delayed(at)) => {
+            out.byte(2);
+            out.time(at);
+        }
+    }
+}
+
+fn decode_due(from: &mut Reader<'_>) -> Result<Option<Due>, Malformed> {
+    Ok(match from.byte()? {
+        0 => None,
+        1 => Some(Due::Ready(from.time()?)),
+        2 => Some(Due::Delayed(from.time()?)),
+        _ => return Err(from.wrong("neither ready nor delayed")),
+    })
+}
+
+/// What PUSH says about a job beside its id.
+fn encode_contents(due: Option<u64>, options: &JobOptions, dedup: Option<DedupKey<'_>>, payload: &[u8], out: &mut Writer) {
+    let flag = |on: bool, flag: u64| if on { flag } else { 0 };
+    out.number(
+        flag(due.is_some(), WITH_DUE)
+            | flag(options.priority != 0, WITH_PRIORITY)
+            | flag(options.lease_ms > 0, WITH_LEASE)
+            | flag(options.max_deliveries.is_some(), WITH_MAX_DELIVERIES)
+            | flag(options.ttl_ms > 0, WITH_TTL)
+            | flag(dedup.is_some(), WITH_DEDUP),
+    );
+    if let Some(due) = due {
+        out.time(due);
+    }
+    if options.priority != 0 {
+        out.byte(options.priority as u8);
+    }
+    if options.lease_ms > 0 {
+        out.number(options.lease_ms);
+    }
+    if let Some(max) = options.max_deliveries {
+        out.number(max);
+    }
+    if options.ttl_ms > 0 {
+        out.number(options.ttl_ms);
+    }
+    if let Some(dedup) = dedup {
+        out.string(dedup.key);
+        out.number(dedup.window_ms);
+    }
+    out.string(payload);
 }
 
 fn optional<T>(value: Option<T>, out: &mut Writer, write: impl FnOnce(&mut Writer, T)) {
@@ -181,7 +243,27 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
         PUT => Op::Put(Box::new(decode_job(from)?)),
         CREATE => Op::Create { incarnation: from.number()? },
         POLICY => Op::Policy(decode_setting(from)?),
-        PUSH => decode_push(from)?,
+        PUSH => {
+            let id = from.id()?;
+            let Contents { due, options, dedup, payload } = decode_contents(from)?;
+            Op::Push { id, due, options, dedup, payload }
+        }
+        REPLACE => Op::Replace {
+            id: from.id()?,
+            priority: priority(from)?,
+            due: decode_due(from)?,
+            window_ms: from.limited(MAX_SPAN_MS, "a window out of range")?,
+            payload: from.string(MAX_PAYLOAD)?,
+        },
+        HOLD => {
+            let Contents { due, options, dedup, payload } = decode_contents(from)?;
+            let dedup = dedup.ok_or_else(|| from.wrong("held without a key"))?;
+            Op::Hold { due, options, dedup, payload }
+        }
+        UNHOLD => Op::Unhold { ended: from.id()?, id: from.id()? },
+        CLOSE_WINDOWS => Op::CloseWindows { until: from.time()?, key: from.string(MAX_NAME)? },
+        FORGET => Op::Forget { key: from.string(MAX_NAME)? },
+        KEY => Op::Key { key: from.string(MAX_NAME)?, owner: Box::new(decode_owner(from)?) },
         LEASE => Op::Lease {
             id: from.id()?,
             token: at_least_one(from.token()?, from)?,
@@ -218,12 +300,7 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
         SET => Op::Set {
             id: from.id()?,
             priority: maybe(from, priority)?,
-            due: match from.byte()? {
-                0 => None,
-                1 => Some(Due::Ready(from.time()?)),
-                2 => Some(Due::Delayed(from.time()?)),
-                _ => return Err(from.wrong("neither ready nor delayed")),
-            },
+            due: decode_due(from)?,
         },
         DROP => Op::Drop { id: from.id()? },
         DISCARD => Op::Discard { id: from.id()? },
@@ -259,24 +336,58 @@ fn lease_ms(from: &mut Reader<'_>, now: u64) -> Result<u64, Malformed> {
     if ms == 0 || now.saturating_add(ms) > MAX_TIME_MS { Err(from.wrong("a lease out of range")) } else { Ok(ms) }
 }
 
-fn decode_push<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
-    let flags = from.limited(31, "unknown options of a push")?;
-    let id = from.id()?;
-    let due = if flags & WITH_DUE > 0 { Some(from.time()?) } else { None };
+/// What PUSH says about a job beside its id.
+struct Contents<'a> {
+    due: Option<u64>,
+    options: JobOptions,
+    dedup: Option<DedupKey<'a>>,
+    payload: &'a [u8],
+}
+
+fn decode_contents<'a>(from: &mut Reader<'a>) -> Result<Contents<'a>, Malformed> {
+    let flags = from.limited(ALL_WITH, "unknown options of a push")?;
+    let has = |flag: u64| flags & flag > 0;
+    let due = if has(WITH_DUE) { Some(from.time()?) } else { None };
     let mut options = JobOptions { when: When::Now, ..JobOptions::default() };
-    if flags & WITH_PRIORITY > 0 {
+    if has(WITH_PRIORITY) {
         options.priority = priority(from)?;
     }
-    if flags & WITH_LEASE > 0 {
+    if has(WITH_LEASE) {
         options.lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
     }
-    if flags & WITH_MAX_DELIVERIES > 0 {
+    if has(WITH_MAX_DELIVERIES) {
         options.max_deliveries = Some(from.limited(MAX_DELIVERIES, "a number of deliveries out of range")?);
     }
-    if flags & WITH_TTL > 0 {
+    if has(WITH_TTL) {
         options.ttl_ms = from.limited(MAX_SPAN_MS, "a time to live out of range")?;
     }
-    Ok(Op::Push { id, due, options, payload: from.string(MAX_PAYLOAD)? })
+    let dedup = if has(WITH_DEDUP) { Some(decode_dedup(from)?) } else { None };
+    Ok(Contents { due, options, dedup, payload: from.string(MAX_PAYLOAD)? })
+}
+
+fn decode_dedup<'a>(from: &mut Reader<'a>) -> Result<DedupKey<'a>, Malformed> {
+    Ok(DedupKey { key: from.string(MAX_NAME)?, window_ms: from.limited(MAX_SPAN_MS, "a window out of range")? })
+}
+
+fn encode_owner(key: &[u8], owner: &Owner, out: &mut Writer) {
+    out.string(key);
+    out.id(owner.job);
+    out.number(owner.until);
+    optional(owner.held.as_deref(), out, |out, held| {
+        out.number(held.window_ms);
+        encode_contents(held.due, &held.options, None, &held.payload, out);
+    });
+}
+
+fn decode_owner(from: &mut Reader<'_>) -> Result<Owner, Malformed> {
+    let job = from.id()?;
+    let until = from.limited(MAX_TIME_MS, "a window out of range")?;
+    let held = maybe(from, |from| {
+        let window_ms = from.limited(MAX_SPAN_MS, "a window out of range")?;
+        let Contents { due, options, payload, .. } = decode_contents(from)?;
+        Ok(Box::new(Held { payload: payload.into(), options, due, window_ms }))
+    })?;
+    Ok(Owner { job, until, held })
 }
 
 fn encode_setting(setting: &Setting, out: &mut Writer) {
@@ -350,7 +461,7 @@ fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
 
 /// The optional numbers of a stored job, in the order of their bits. A field that is 0 is not
 /// written. New ones are added at the end.
-fn fields(more: &mut More) -> [&mut u64; 17] {
+fn fields(more: &mut More) -> [&mut u64; 18] {
     [
         &mut more.own_lease_ms,
         &mut more.ttl_ms,
@@ -369,17 +480,19 @@ fn fields(more: &mut More) -> [&mut u64; 17] {
         &mut more.failures,
         &mut more.expiries,
         &mut more.releases,
+        &mut more.dedup_window_ms,
     ]
 }
 
-const BIT_REDRIVES: u64 = 1 << 17;
-const BIT_MAX_DELIVERIES: u64 = 1 << 18;
-const BIT_SETTLED: u64 = 1 << 19;
-const BIT_CONSUMER: u64 = 1 << 20;
-const BIT_REASON: u64 = 1 << 21;
-const BIT_ERROR: u64 = 1 << 22;
-const BIT_RESULT: u64 = 1 << 23;
-const ALL_BITS: u64 = (1 << 24) - 1;
+const BIT_REDRIVES: u64 = 1 << 18;
+const BIT_MAX_DELIVERIES: u64 = 1 << 19;
+const BIT_SETTLED: u64 = 1 << 20;
+const BIT_CONSUMER: u64 = 1 << 21;
+const BIT_REASON: u64 = 1 << 22;
+const BIT_ERROR: u64 = 1 << 23;
+const BIT_RESULT: u64 = 1 << 24;
+const BIT_DEDUP: u64 = 1 << 25;
+const ALL_BITS: u64 = (1 << 26) - 1;
 
 /// Which of the numbers are times, near the batch's own: written as a difference to it.
 fn is_time(field: usize) -> bool {
@@ -400,7 +513,8 @@ pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, out: &mut Writer) {
         | flag(consumer.is_some(), BIT_CONSUMER)
         | flag(more.reason.is_some(), BIT_REASON)
         | flag(!more.error.is_empty(), BIT_ERROR)
-        | flag(!more.result.is_empty(), BIT_RESULT);
+        | flag(!more.result.is_empty(), BIT_RESULT)
+        | flag(more.dedup.is_some(), BIT_DEDUP);
     out.id(job.id);
     out.byte(job.state as u8);
     out.byte(job.priority as u8);
@@ -434,6 +548,9 @@ pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, out: &mut Writer) {
     }
     if !more.result.is_empty() {
         out.blob(&more.result);
+    }
+    if let Some(key) = &more.dedup {
+        out.string(key);
     }
 }
 
@@ -484,6 +601,9 @@ fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
         if more.result.is_empty() {
             return Err(from.wrong("a field that is there and empty"));
         }
+    }
+    if has(BIT_DEDUP) {
+        more.dedup = Some(from.string(MAX_NAME)?.into());
     }
     let more = if bits == 0 { None } else { Some(Box::new(more)) };
     let job = Job { id, place, payload: payload.into(), more, priority, state };

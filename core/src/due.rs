@@ -1,5 +1,6 @@
 //! What time alone decides: due jobs, expired leases, times to live.
 
+use crate::dedup::Key;
 use crate::effects::{Effects, Run, Turn};
 use crate::id::JobId;
 use crate::job::{Job, Reason, State};
@@ -16,6 +17,12 @@ pub(crate) enum Scope {
     NotLeases,
 }
 
+/// A due decision: an op, or one that needs a key of its own to live on.
+enum Step {
+    Op(Op<'static>),
+    Windows(u64, Key),
+}
+
 /// Does the due work of a queue, at most `max_steps` jobs of it. True: there is more to do now.
 pub fn due(queue: &mut Queue, turn: &Turn, max_steps: u32, effects: &mut Effects) -> bool {
     Run::new(queue, turn, effects).due(Scope::All, max_steps)
@@ -29,22 +36,25 @@ impl Run<'_, '_> {
 
     fn due(&mut self, scope: Scope, max_steps: u32) -> bool {
         let mut left = max_steps;
-        while let Some((op, steps)) = self.due_step(scope, left) {
+        while let Some((step, steps)) = self.due_step(scope, left) {
             if left == 0 {
                 return true;
             }
-            self.commit(&op);
+            match &step {
+                Step::Op(op) => self.commit(op),
+                Step::Windows(until, key) => self.commit(&Op::CloseWindows { until: *until, key }),
+            }
             left = left.saturating_sub(steps);
         }
         false
     }
 
     /// The next due op, and how many jobs it is about (at most `room`, at least one).
-    fn due_step(&mut self, scope: Scope, room: u32) -> Option<(Op<'static>, u32)> {
+    fn due_step(&mut self, scope: Scope, room: u32) -> Option<(Step, u32)> {
         let now = self.now();
         if scope == Scope::All && !self.turn.hold_expiry {
             if let Some(id) = self.expired() {
-                return Some((self.expiry_of(id)?, 1));
+                return Some((Step::Op(self.expiry_of(id)?), 1));
             }
         }
         if let Some(((due, id), _)) = self.queue.delayed.first().filter(|((due, _), _)| *due <= now) {
@@ -54,12 +64,15 @@ impl Run<'_, '_> {
                 last = key;
                 jobs = jobs.saturating_add(1);
             }
-            return Some((Op::Promote { due: last.0, id: last.1 }, jobs));
+            return Some((Step::Op(Op::Promote { due: last.0, id: last.1 }), jobs));
         }
         if let Some(((_, id), _)) = self.queue.ttl.first().filter(|((at, _), _)| *at <= now) {
-            return Some((Op::Bury { id, reason: Reason::Ttl, error: None }, 1));
+            return Some((Step::Op(Op::Bury { id, reason: Reason::Ttl, error: None }), 1));
         }
-        self.retention_step().map(|op| (op, 1))
+        if let Some((until, key, jobs)) = self.queue.dedup.ended_windows(now, room) {
+            return Some((Step::Windows(until, key), jobs));
+        }
+        self.retention_step().map(|op| (Step::Op(op), 1))
     }
 
     /// What retention removes next.

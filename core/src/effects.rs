@@ -37,6 +37,8 @@ pub struct Local {
     pub stale: u64,
     /// Waiting LEASE calls.
     pub blocked: u64,
+    /// Dropped duplicates.
+    pub duplicates: u64,
     /// Pushes refused by MAXLIVE or MAXLIVEBYTES.
     pub full: u64,
 }
@@ -48,6 +50,7 @@ pub struct Effects {
     events: Vec<Event>,
     granted: Vec<(JobId, u64)>,
     stale: u64,
+    duplicates: u64,
     nothing: u64,
 }
 
@@ -63,6 +66,7 @@ impl Effects {
         self.events.clear();
         self.granted.clear();
         self.stale = 0;
+        self.duplicates = 0;
         self.nothing = 0;
     }
 
@@ -94,6 +98,17 @@ impl Effects {
     /// had diverged.
     pub fn misfits(&self) -> u64 {
         self.nothing
+    }
+
+    /// How many duplicates were dropped.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// A duplicate was dropped: nothing is stored, but it is told.
+    pub(crate) fn refused_duplicate(&mut self) {
+        self.duplicates = self.duplicates.saturating_add(1);
+        self.events.push(Event::Duplicate);
     }
 
     pub(crate) fn refused_token(&mut self) {
@@ -135,9 +150,18 @@ impl<'q, 't> Run<'q, 't> {
 
     /// Makes a decision a fact: into the batch, and onto the queue.
     pub(crate) fn commit(&mut self, op: &Op<'_>) {
+        self.commit_one(op);
+        // The end of a job lets go of the duplicate that was held behind it.
+        while let Some((ended, _)) = self.queue.dedup.next_pending() {
+            let id = self.queue.head.last_id.next(self.turn.now);
+            self.commit_one(&Op::Unhold { ended, id });
+        }
+    }
+
+    fn commit_one(&mut self, op: &Op<'_>) {
         self.effects.record(op, self.turn.now);
         let applied = self.queue.apply_op(op, self.turn.now);
-        debug_assert!(applied != Applied::Nothing || matches!(op, Op::Create { .. }), "a decision that does not fit: {op:?}");
+        debug_assert!(applied != Applied::Nothing, "a decision that does not fit: {op:?}");
         self.effects.note(applied);
     }
 }

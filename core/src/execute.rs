@@ -5,6 +5,7 @@ use crate::effects::{Effects, Run, Turn};
 use crate::error::Error;
 use crate::id::JobId;
 use crate::op::Op;
+use crate::produce;
 use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::request::{LeaseOptions, Request};
@@ -34,6 +35,7 @@ pub fn execute(
 ) -> Result<Outcome, Error> {
     match request {
         Request::Get { id } => view::get(queue, *id, out),
+        Request::GetDedup { key } => view::get_dedup(queue, key, turn.now, out),
         Request::Peek { state, cursor, count, payload } => view::peek(queue, *state, *cursor, *count, *payload, out),
         Request::Len { state } => view::len(queue, *state, out),
         Request::Info { .. } => view::info(queue, turn, out),
@@ -109,8 +111,8 @@ pub fn execute_absent(
             (0..3).for_each(|_| out.int(0));
         }
         Request::Reap { .. } => out.array(0),
-        Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::Purge { .. } | Request::Trim { .. } | Request::Len { .. } => out.int(0),
-        Request::Get { .. } | Request::Info { .. } => out.null_array(),
+        Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::DelDedup { .. } | Request::Purge { .. } | Request::Trim { .. } | Request::Len { .. } => out.int(0),
+        Request::Get { .. } | Request::GetDedup { .. } | Request::Info { .. } => out.null_array(),
         Request::Peek { .. } => {
             out.array(2);
             out.text("0");
@@ -121,26 +123,11 @@ pub fn execute_absent(
     Ok((Outcome::Replied, None))
 }
 
-/// Back-pressure: whether there is room for what a request would add. It is asked before anything
-/// is changed, also before the due work, so that a refusal changes nothing.
 fn admit(queue: &Queue, request: &Request<'_>, turn: &Turn) -> Result<(), Error> {
-    let Request::Push { payloads, .. } = request else { return Ok(()) };
-    if let Some(payload) = payloads.iter().find(|payload| payload.len() > turn.max_payload) {
-        return Err(Error::too_big("the payload", payload.len(), turn.max_payload));
+    match request {
+        Request::Push { payloads, dedup, .. } => produce::admit(queue, payloads, dedup.as_ref(), turn),
+        _ => Ok(()),
     }
-    let (max_jobs, max_bytes) = queue.head.policy.max_live();
-    let live = queue.live();
-    if max_jobs.is_some_and(|max| live.saturating_add(payloads.len() as u64) > max) {
-        return Err(Error::full("jobs", live, "MAXLIVE", max_jobs));
-    }
-    if max_bytes.is_some() {
-        let bytes = queue.live_bytes();
-        let more = payloads.iter().fold(0u64, |sum, payload| sum.saturating_add(payload.len() as u64));
-        if max_bytes.is_some_and(|max| bytes.saturating_add(more) > max) {
-            return Err(Error::full("bytes", bytes, "MAXLIVEBYTES", max_bytes));
-        }
-    }
-    Ok(())
 }
 
 /// Whether an empty LEASE waits instead of replying null.
@@ -154,7 +141,7 @@ impl Run<'_, '_> {
         // REAP reports the leases that it ends, so it leaves them for itself.
         self.due_first(if matches!(request, Request::Reap { .. }) { Scope::NotLeases } else { Scope::All });
         match request {
-            Request::Push { payloads, many, options } => self.push(payloads, *many, options, out),
+            Request::Push { payloads, many, options, dedup } => self.push(payloads, *many, options, dedup.as_ref(), out),
             Request::Lease { consumer, options } => {
                 self.take(consumer, options);
                 if self.effects.granted().is_empty() && waits(options, self.turn) {
@@ -207,6 +194,7 @@ impl Run<'_, '_> {
             Request::RedriveMany(many) => self.redrive_many(many, out),
             Request::Set { id, priority, when } => out.int(self.set(*id, *priority, *when)),
             Request::Del { ids } => out.uint(ids.iter().map(|id| self.del(id)).sum()),
+            Request::DelDedup { keys } => out.uint(keys.iter().map(|key| self.del_dedup(key)).sum()),
             Request::Purge { state, count, reason, before } => out.uint(self.purge(*state, *count, *reason, *before)),
             Request::Trim { bound, count } => out.uint(self.trim(*bound, *count)),
             Request::Create { settings } => {
@@ -217,7 +205,7 @@ impl Run<'_, '_> {
                 self.set_policy(settings);
                 out.ok();
             }
-            Request::Get { .. } | Request::Peek { .. } | Request::Len { .. } | Request::Info { .. } => {}
+            Request::Get { .. } | Request::GetDedup { .. } | Request::Peek { .. } | Request::Len { .. } | Request::Info { .. } => {}
         }
         Ok(Outcome::Replied)
     }

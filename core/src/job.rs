@@ -1,5 +1,6 @@
 //! A job and all that is known about it.
 
+use crate::dedup::Key;
 use crate::id::JobId;
 
 /// Where a job is.
@@ -42,6 +43,11 @@ impl State {
 
     pub(crate) fn from_number(n: u8) -> Option<State> {
         State::ALL.get(usize::from(n)).copied()
+    }
+
+    /// Whether it is still to be done.
+    pub fn is_live(self) -> bool {
+        State::LIVE.contains(&self)
     }
 
     /// Whether it waits to be leased.
@@ -159,6 +165,10 @@ pub(crate) struct More {
     pub(crate) redrives: u64,
     pub(crate) reason: Option<Reason>,
     pub(crate) error: Box<[u8]>,
+    /// The dedup key it was pushed with; it may be another job's by now.
+    pub(crate) dedup: Option<Key>,
+    /// WINDOW of that key in ms; 0: it is the job's until it ends.
+    pub(crate) dedup_window_ms: u64,
     /// What ACK left with a finished job.
     pub(crate) result: Box<[u8]>,
     /// Neighbours among the leases of its consumer; not stored.

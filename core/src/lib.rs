@@ -13,6 +13,7 @@ mod args;
 mod check;
 pub mod clock;
 mod codec;
+mod dedup;
 mod due;
 mod effects;
 mod error;

@@ -1,5 +1,6 @@
 //! The ops: decided facts, with absolute times. All that ever changes a queue is one of them.
 
+use crate::dedup::Owner;
 use crate::id::JobId;
 use crate::job::{Job, Reason};
 use crate::policy::Setting;
@@ -18,7 +19,7 @@ pub(crate) enum Op<'a> {
     /// An option was set.
     Policy(Setting),
     /// A job was pushed, ready (`due` None) or delayed.
-    Push { id: JobId, due: Option<u64>, options: JobOptions, payload: &'a [u8] },
+    Push { id: JobId, due: Option<u64>, options: JobOptions, dedup: Option<DedupKey<'a>>, payload: &'a [u8] },
     /// A job was handed to a consumer until `deadline`.
     Lease { id: JobId, token: u64, lease_ms: u64, consumer: &'a [u8] },
     /// A job was acknowledged, and is kept with its result, or is gone.
@@ -43,8 +44,27 @@ pub(crate) enum Op<'a> {
     Set { id: JobId, priority: Option<i8>, due: Option<Due> },
     /// A job was removed by its owner.
     Drop { id: JobId },
+    /// DEDUP REPLACE: what waits under a key got new contents.
+    Replace { id: JobId, priority: i8, due: Option<Due>, window_ms: u64, payload: &'a [u8] },
+    /// A duplicate is held behind the job that has its key.
+    Hold { due: Option<u64>, options: JobOptions, dedup: DedupKey<'a>, payload: &'a [u8] },
+    /// What was held behind a job that has ended was pushed.
+    Unhold { ended: JobId, id: JobId },
+    /// All windows up to this one are over.
+    CloseWindows { until: u64, key: &'a [u8] },
+    /// A key was given up by its owner, whose job is gone.
+    Forget { key: &'a [u8] },
+    /// A key with its owner and what is held, from a snapshot.
+    Key { key: &'a [u8], owner: Box<Owner> },
     /// A finished or dead job was removed by retention or TRIM.
     Discard { id: JobId },
+}
+
+/// A dedup key, and its WINDOW in ms or 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DedupKey<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) window_ms: u64,
 }
 
 /// A new time for a waiting job.
@@ -77,6 +97,7 @@ impl PartialEq for Stored {
 #[allow(missing_docs, reason = "named as the keyspace events")]
 pub enum Event {
     Push,
+    Duplicate,
     Lease,
     Ack,
     Nack,
@@ -93,6 +114,7 @@ impl Event {
     pub fn name(self) -> &'static str {
         match self {
             Event::Push => "rq.push",
+            Event::Duplicate => "rq.duplicate",
             Event::Lease => "rq.lease",
             Event::Ack => "rq.ack",
             Event::Nack => "rq.nack",

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use crate::dedup::Dedup;
 use crate::id::JobId;
 use crate::job::{Job, Links, NameId, Reason, Slot, State};
 use crate::names::Names;
@@ -65,6 +66,7 @@ pub struct Queue {
     /// Waiting jobs with a TTL, by the time at which they go to dead.
     pub(crate) ttl: ByTime,
     pub(crate) names: Names,
+    pub(crate) dedup: Dedup,
     /// Payload bytes by state.
     pub(crate) bytes: [u64; 5],
     /// How many delayed jobs were delivered in this budget.
@@ -96,6 +98,7 @@ impl Queue {
             done: Sorted::new(),
             ttl: Sorted::new(),
             names: Names::default(),
+            dedup: Dedup::default(),
             bytes: [0; 5],
             retrying: 0,
             with_more: 0,
@@ -143,9 +146,10 @@ impl Queue {
         State::LIVE.into_iter().fold(0, |sum, state| sum.saturating_add(self.count(state) as u64))
     }
 
-    /// Their bytes.
+    /// Their bytes, and those of held duplicates.
     pub(crate) fn live_bytes(&self) -> u64 {
-        State::LIVE.into_iter().filter_map(|state| self.bytes.get(state as usize)).fold(0, |sum, bytes| sum.saturating_add(*bytes))
+        let (_, held) = self.dedup.held();
+        State::LIVE.into_iter().filter_map(|state| self.bytes.get(state as usize)).fold(held, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// The number of dead jobs by reason.
@@ -163,8 +167,9 @@ impl Queue {
         let expiry = expiry.map(|at| at.max(no_expiry_before));
         let due = self.delayed.first().map(|((at, _), _)| at);
         let ttl = self.ttl.first().map(|((at, _), _)| at);
+        let window = self.dedup.first_window().map(|(at, _)| *at);
         let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now)).min();
-        [expiry, due, ttl, retention].into_iter().flatten().min()
+        [expiry, due, ttl, window, retention].into_iter().flatten().min()
     }
 
     /// The oldest job that is finished or dead, and since when it is.
@@ -210,6 +215,7 @@ impl Queue {
             self.ready.bytes(),
             self.names.bytes(),
             self.held_since.bytes(),
+            self.dedup.bytes(),
             orders.fold(0, |sum, order| sum.saturating_add(order.bytes())),
         ];
         parts.into_iter().fold(0, usize::saturating_add)

@@ -4,7 +4,7 @@ use crate::args::{self, Args, Keyword};
 use crate::error::{quote, Error};
 use crate::id::JobId;
 use crate::job::{Reason, State};
-use crate::limits::{LEASE_BYTES, LOOK_BEYOND, MAX_BATCH, MAX_COUNT, MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_PEEK, MAX_SPAN_MS, BATCH_ROOM};
+use crate::limits::{LEASE_BYTES, LOOK_BEYOND, MAX_BATCH, MAX_COUNT, MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_PEEK, MAX_SPAN_MS, BATCH_ROOM};
 use crate::policy::Setting;
 use crate::table::Verb;
 use crate::view::Cursor;
@@ -45,6 +45,21 @@ pub struct JobOptions {
     pub max_deliveries: Option<u64>,
     /// TTL in ms; 0: none.
     pub ttl_ms: u64,
+}
+
+/// DEDUP and DEDUPS: what becomes of a job whose key is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct DedupOptions<'a> {
+    /// One key per payload.
+    pub keys: &'a [&'a [u8]],
+    /// WINDOW in ms; 0: until the job ends.
+    pub window_ms: u64,
+    /// REPLACE.
+    pub replace: bool,
+    /// MAXWAIT in ms.
+    pub max_wait_ms: Option<u64>,
+    /// KEEPLAST.
+    pub keep_last: bool,
 }
 
 /// What LEASE says beside the consumer.
@@ -150,7 +165,7 @@ pub struct RedriveMany {
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields carry the names of the commands' arguments")]
 pub enum Request<'a> {
-    Push { payloads: &'a [&'a [u8]], many: bool, options: JobOptions },
+    Push { payloads: &'a [&'a [u8]], many: bool, options: JobOptions, dedup: Option<DedupOptions<'a>> },
     Lease { consumer: &'a [u8], options: LeaseOptions },
     Ack { pairs: Pairs<'a>, result: Option<&'a [u8]> },
     AckLease { id: JobId, token: u64, consumer: &'a [u8], options: LeaseOptions },
@@ -163,9 +178,11 @@ pub enum Request<'a> {
     RedriveMany(RedriveMany),
     Set { id: JobId, priority: Option<i8>, when: Option<When> },
     Del { ids: Ids<'a> },
+    DelDedup { keys: &'a [&'a [u8]] },
     Purge { state: State, count: u64, reason: Option<Reason>, before: Option<u64> },
     Trim { bound: Trim, count: u64 },
     Get { id: JobId },
+    GetDedup { key: &'a [u8] },
     Peek { state: State, cursor: Option<Cursor>, count: u64, payload: bool },
     Len { state: Option<State> },
     Info { json: bool },
@@ -218,10 +235,10 @@ pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, E
         Verb::Reap => reap(&mut args)?,
         Verb::Redrive => redrive(&mut args)?,
         Verb::Set => set(&mut args)?,
-        Verb::Del => Request::Del { ids: ids(&mut args)? },
+        Verb::Del => del(&mut args)?,
         Verb::Purge => purge(&mut args)?,
         Verb::Trim => trim(&mut args)?,
-        Verb::Get => Request::Get { id: args.id()? },
+        Verb::Get => get(&mut args)?,
         Verb::Peek => peek(&mut args)?,
         Verb::Len => Request::Len { state: args.next().map(state).transpose()? },
         Verb::Info => match args.option() {
@@ -255,6 +272,7 @@ fn once<T>(option: &str, slot: &mut Option<T>, value: T) -> Result<(), Error> {
 
 fn push<'a>(args: &mut Args<'a>, payloads: &'a [&'a [u8]], many: bool) -> Result<Request<'a>, Error> {
     let (mut when, mut priority, mut lease_ms, mut max_deliveries, mut ttl_ms) = (None, None, None, None, None);
+    let (mut keys, mut window_ms, mut replace, mut max_wait_ms, mut keep_last) = (None, None, None, None, None);
     while let Some((name, word)) = args.option() {
         match name.as_bytes() {
             b"DELAY" => once("DELAY", &mut when, When::In(args.delay()?))?,
@@ -265,9 +283,28 @@ fn push<'a>(args: &mut Args<'a>, payloads: &'a [&'a [u8]], many: bool) -> Result
                 once("MAXDELIVERIES", &mut max_deliveries, args.number("MAXDELIVERIES", 0, MAX_DELIVERIES)?)?;
             }
             b"TTL" => once("TTL", &mut ttl_ms, args.number("TTL", 1, MAX_SPAN_MS)?)?,
+            b"DEDUP" if !many => once("DEDUP", &mut keys, dedup_keys(args, "DEDUP", 1)?)?,
+            b"DEDUPS" if many => once("DEDUPS", &mut keys, dedup_keys(args, "DEDUPS", payloads.len())?)?,
+            b"WINDOW" => once("WINDOW", &mut window_ms, args.number("WINDOW", 1, MAX_SPAN_MS)?)?,
+            b"REPLACE" if !many => once("REPLACE", &mut replace, ())?,
+            b"MAXWAIT" if !many => once("MAXWAIT", &mut max_wait_ms, args.number("MAXWAIT", 0, MAX_SPAN_MS)?)?,
+            b"KEEPLAST" if !many => once("KEEPLAST", &mut keep_last, ())?,
             _ => return Err(Error::unknown_option(word)),
         }
     }
+    if keys.is_none() && (window_ms.is_some() || replace.is_some() || keep_last.is_some()) {
+        return Err(Error::new("syntax error: WINDOW, REPLACE and KEEPLAST need DEDUP"));
+    }
+    if max_wait_ms.is_some() && replace.is_none() {
+        return Err(Error::new("syntax error: MAXWAIT needs REPLACE"));
+    }
+    let dedup = keys.map(|keys| DedupOptions {
+        keys,
+        window_ms: window_ms.unwrap_or(0),
+        replace: replace.is_some(),
+        max_wait_ms,
+        keep_last: keep_last.is_some(),
+    });
     let mut total = 0usize;
     for payload in payloads {
         if payload.len() > MAX_PAYLOAD {
@@ -286,7 +323,48 @@ fn push<'a>(args: &mut Args<'a>, payloads: &'a [&'a [u8]], many: bool) -> Result
         max_deliveries,
         ttl_ms: ttl_ms.unwrap_or(0),
     };
-    Ok(Request::Push { payloads, many, options })
+    Ok(Request::Push { payloads, many, options, dedup })
+}
+
+fn dedup_keys<'a>(args: &mut Args<'a>, option: &str, n: usize) -> Result<&'a [&'a [u8]], Error> {
+    let keys = args.take(n).ok_or_else(|| Error::new(format!("syntax error: {option} needs {n} keys, one per payload")))?;
+    keys.iter().try_for_each(|key| dedup_key(key).map(|_| ()))?;
+    Ok(keys)
+}
+
+fn dedup_key(key: &[u8]) -> Result<&[u8], Error> {
+    if key.len() > MAX_NAME {
+        return Err(Error::new(format!("a dedup key has at most {MAX_NAME} bytes, not {}: use a hash of it", key.len())));
+    }
+    Ok(key)
+}
+
+/// Whether the arguments go on with `DEDUP`; takes the word.
+fn says_dedup(args: &mut Args<'_>) -> bool {
+    let says = args.peek().is_some_and(|word| Keyword::new(word).as_bytes() == b"DEDUP");
+    if says {
+        args.next();
+    }
+    says
+}
+
+fn get<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
+    if says_dedup(args) {
+        return Ok(Request::GetDedup { key: dedup_key(args.value("DEDUP")?)? });
+    }
+    Ok(Request::Get { id: args.id()? })
+}
+
+fn del<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
+    if !says_dedup(args) {
+        return Ok(Request::Del { ids: ids(args)? });
+    }
+    let keys = args.rest();
+    if keys.is_empty() {
+        return Err(Error::missing_value("DEDUP"));
+    }
+    keys.iter().try_for_each(|key| dedup_key(key).map(|_| ()))?;
+    Ok(Request::DelDedup { keys })
 }
 
 fn lease_options(args: &mut Args<'_>) -> Result<LeaseOptions, Error> {

@@ -30,6 +30,15 @@ impl Queue {
             batch.byte(PUT);
             encode_job(job, self.consumer(job), &mut batch);
         }
+        for (key, owner) in self.dedup.iter() {
+            let held = owner.held.as_ref().map_or(0, |held| held.payload.len());
+            if batch.bytes().len().saturating_add(held) > SNAPSHOT_CHUNK {
+                emit(batch.bytes());
+                batch.clear();
+                batch.begin(self.head.newest_ms);
+            }
+            encode(&Op::Key { key, owner: Box::new(owner.clone()) }, &mut batch);
+        }
         emit(batch.bytes());
     }
 }
@@ -135,6 +144,12 @@ impl Loader {
                     }
                     if queue.apply_op(&op, now) == Applied::Nothing {
                         return Err(reader.wrong("a job twice"));
+                    }
+                }
+                (Some(queue), Op::Key { key, owner }) => {
+                    let ordered = queue.dedup.iter().next_back().is_none_or(|(last, _)| last[..] < **key);
+                    if !ordered || owner.job > queue.head.last_id || queue.apply_op(&op, now) == Applied::Nothing {
+                        return Err(reader.wrong("a dedup key that does not fit"));
                     }
                 }
                 _ => return Err(reader.wrong("not the ops of a snapshot")),

@@ -88,15 +88,15 @@ macro_rules! command {
 /// All commands, in the order of [`Verb`].
 pub static COMMANDS: &[Command] = &[
     command!(Push, "rq.push", -3, "write deny-oom fast", Insert,
-        "key payload [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms]",
+        "key payload [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms] [DEDUP dkey] [WINDOW ms] [REPLACE] [MAXWAIT ms] [KEEPLAST]",
         "Adds a job. Makes the queue if there is none.",
         "O(log n)",
-        "The job's id."),
+        "The job's id. With DEDUP [id, code], the id being the winner's: 1 stored, 0 duplicate, dropped, 2 replaced the waiting one, 3 held behind the leased one."),
     command!(MPush, "rq.mpush", -4, "write deny-oom", Insert,
-        "key n payload [payload ...] [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms]",
+        "key n payload [payload ...] [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms] [DEDUPS dkey [dkey ...]] [WINDOW ms]",
         "Adds several jobs with the same options, all or nothing.",
         "O(k log n) for k jobs",
-        "Array of ids."),
+        "Array of ids, with DEDUPS of [id, code]."),
     command!(Lease, "rq.lease", -3, "write blocking", ReadWrite,
         "key consumer [COUNT n] [LEASE ms] [BLOCK ms] [MAXBYTES n] [META]",
         "Takes jobs for a while: each is this consumer's until its lease ends, then anybody's again.",
@@ -136,14 +136,14 @@ pub static COMMANDS: &[Command] = &[
         "key id [id ...] | key COUNT n [REASON reason] [AFTER unix-ms] [BEFORE unix-ms] [SPREAD ms] [PRIORITY n]",
         "Brings dead jobs back with a fresh budget of deliveries.",
         "O(k log n) for k jobs",
-        "Per id: 1 brought back, 0 not dead, -1 no such job. With COUNT: [moved, skipped, more], more being 1 if it is worth calling again."),
+        "Per id: 1 brought back, 0 not dead, -1 no such job, -2 its dedup key is held by another job. With COUNT: [moved, skipped, more], more being 1 if it is worth calling again."),
     command!(Set, "rq.set", -5, "write fast", Update,
         "key id [PRIORITY n] [DELAY ms | AT unix-ms]",
         "Changes the priority or the due time of a waiting job; DELAY 0 makes it ready.",
         "O(log n)",
         "1 set, 0 not waiting, -1 no such job."),
     command!(Del, "rq.del", -3, "write fast", Update,
-        "key id [id ...]",
+        "key id [id ...] | key DEDUP dkey [dkey ...]",
         "Cancels jobs in any state. The worker of a leased one learns it from its next RQ.EXTEND.",
         "O(k log n) for k jobs",
         "The number of jobs removed."),
@@ -157,8 +157,8 @@ pub static COMMANDS: &[Command] = &[
         "Removes finished jobs that KEEPDONE has kept, oldest first, until the bound holds, at most COUNT (1000). Jobs that are not finished are never touched.",
         "O(k log n) for k jobs",
         "The number of jobs removed."),
-    command!(Get, "rq.get", 3, "readonly fast", Read,
-        "key id",
+    command!(Get, "rq.get", -3, "readonly fast", Read,
+        "key id | key DEDUP dkey",
         "Shows one job.",
         "O(log n)",
         "Map of the job, null if it is unknown."),
@@ -224,6 +224,6 @@ mod tests {
             assert!(command.syntax.starts_with("key"));
         }
         assert_eq!(COMMANDS.len(), Verb::Apply as usize + 1);
-        assert!(COMMANDS[0].syntax.ends_with(JOB_OPTIONS) && COMMANDS[1].syntax.ends_with(JOB_OPTIONS));
+        assert!(COMMANDS[0].syntax.contains(JOB_OPTIONS) && COMMANDS[1].syntax.contains(JOB_OPTIONS));
     }
 }

@@ -54,10 +54,18 @@ pub(crate) fn get(queue: &Queue, id: JobId, out: &mut dyn Sink) {
     }
 }
 
+/// The job that has a dedup key; it may be gone while its window is open.
+pub(crate) fn get_dedup(queue: &Queue, key: &[u8], now: u64, out: &mut dyn Sink) {
+    match queue.dedup.owner(key, now) {
+        Some(owner) => get(queue, owner.job, out),
+        None => out.null_array(),
+    }
+}
+
 /// The map of a job.
 pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn Sink) {
     let more = job.more();
-    let fields = 25usize;
+    let fields = 26usize;
     out.map(if payload { fields } else { fields.saturating_sub(1) });
     let mut text = IdText::new();
     out.text("id");
@@ -66,6 +74,11 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
     out.text(job.state.name());
     out.text("priority");
     out.int(i64::from(job.priority));
+    out.text("dedup");
+    match &more.dedup {
+        Some(key) => out.bulk(key),
+        None => out.null(),
+    }
     number(out, "pushed-at", job.id.ms);
     number(out, "due-at", job.place);
     number(out, "deliveries", more.deliveries);
@@ -198,6 +211,7 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
     };
     let bytes = |state: State| queue.bytes.get(state as usize).copied().unwrap_or(0);
     let sizes = State::ALL.map(|state| (bytes_name(state), bytes(state)));
+    let (held, held_bytes) = queue.dedup.held();
     let totals = &queue.head.totals;
     let totals = [
         ("pushed-total", totals.pushed),
@@ -210,6 +224,10 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
         ("redriven-total", totals.redriven),
         ("dead-dropped-total", totals.dead_dropped),
         ("trimmed-total", totals.trimmed),
+        ("held-duplicates", held),
+        ("held-bytes", held_bytes),
+        ("dedup-keys", queue.dedup.len() as u64),
+        ("local-duplicates", turn.local.duplicates),
         ("local-full", turn.local.full),
         ("local-stale", turn.local.stale),
         ("blocked-clients", turn.local.blocked),
