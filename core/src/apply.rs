@@ -1,13 +1,16 @@
 //! What each op does to a queue. Total: it knows no clock, no limit, and cannot refuse; an op
 //! that does not fit the job it names changes nothing and says so.
 
+use std::cmp::Reverse;
+
 use crate::dedup::{Held, Key, Owner};
 use crate::id::JobId;
 use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
-use crate::limits::{MAX_STORED_TOKEN, MAX_TIME_MS};
-use crate::op::{DedupKey, Due, Event, Op, Stored};
+use crate::limits::{DUE_STEPS, MAX_STORED_TOKEN, MAX_TIME_MS};
+use crate::op::{Contents, DedupKey, Due, Event, GroupState, Op, Stored};
+use crate::pause::{Pause, Side};
+use crate::policy::Setting;
 use crate::queue::Queue;
-use crate::request::JobOptions;
 
 /// What became of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,19 +45,24 @@ impl Queue {
             // A queue is made once; after that the op has nothing to say.
             Op::Create { .. } => Applied::Nothing,
             Op::Policy(setting) => {
-                self.head.policy.set(*setting);
+                self.set_policy(*setting);
                 Applied::Changed
             }
-            Op::Push { id, due, options, dedup, payload } => {
-                let dedup = dedup.map(|dedup| (Key::from(dedup.key), dedup.window_ms));
-                told(self.push(*id, *due, options, dedup, payload, now), Event::Push)
-            }
+            Op::Push { id, contents } => told(self.push(*id, contents, now), Event::Push),
             Op::Replace { id, priority, due, window_ms, payload } => {
                 told(self.replace(*id, *priority, *due, *window_ms, payload, now), Event::Duplicate)
             }
-            Op::Hold { due, options, dedup, payload } => told(self.hold(*due, options, *dedup, payload), Event::Duplicate),
+            Op::Hold { contents } => told(self.hold(contents), Event::Duplicate),
             Op::Unhold { ended, id } => told(self.unhold(*ended, *id, now), Event::Push),
             Op::CloseWindows { until, key } => changed(self.dedup.close_windows(*until, key)),
+            Op::Pause { side, pause } => changed(self.set_pause(*side, pause.as_ref())),
+            Op::Tidy => changed(self.groups.tidy(now, DUE_STEPS)),
+            Op::Turns(turns) => {
+                self.groups.set_turns(turns.counter, &turns.bare);
+                self.grants = turns.grants.clone();
+                Applied::Changed
+            }
+            Op::Group { name, state } => changed(self.put_group(name, state)),
             Op::Forget { key } => changed(self.forget(key)),
             Op::Key { key, owner } => changed(self.put_key(key, owner)),
             Op::Lease { id, token, lease_ms, consumer } => {
@@ -136,29 +144,26 @@ impl Queue {
         if let Some(name) = &stored.consumer {
             job.more_mut().consumer = Some(self.names.hold(name));
         }
+        if let Some(name) = &stored.group {
+            job.more_mut().group = Some(self.groups.hold(name));
+        }
         let slot = self.add(job)?;
         self.link(slot);
         Some(())
     }
 
-    fn push(
-        &mut self,
-        id: JobId,
-        due: Option<u64>,
-        options: &JobOptions,
-        dedup: Option<(Key, u64)>,
-        payload: &[u8],
-        now: u64,
-    ) -> Option<()> {
+    fn push(&mut self, id: JobId, contents: &Contents<'_>, now: u64) -> Option<()> {
         if id <= self.head.last_id {
             return None;
         }
+        let Contents { due, options, group, dedup, payload } = *contents;
         let place = due.unwrap_or(id.ms);
-        let plain = options.lease_ms == 0 && options.max_deliveries.is_none() && options.ttl_ms == 0 && dedup.is_none();
-        let more = (!plain).then(|| {
+        let own = options.lease_ms > 0 || options.max_deliveries.is_some() || options.ttl_ms > 0;
+        let more = (own || group.is_some() || dedup.is_some()).then(|| {
             Box::new(More {
-                dedup: dedup.as_ref().map(|(key, _)| key.clone()),
-                dedup_window_ms: dedup.as_ref().map_or(0, |(_, window_ms)| *window_ms),
+                group: group.map(|name| self.groups.hold(name)),
+                dedup: dedup.map(|dedup| Key::from(dedup.key)),
+                dedup_window_ms: dedup.map_or(0, |dedup| dedup.window_ms),
                 own_lease_ms: options.lease_ms,
                 own_max_deliveries: options.max_deliveries,
                 ttl_ms: options.ttl_ms,
@@ -169,9 +174,9 @@ impl Queue {
         let state = if due.is_some() { State::Delayed } else { State::Ready };
         let slot = self.add(Job { id, place, payload: payload.into(), more, priority: options.priority, state })?;
         self.link(slot);
-        if let Some((key, window_ms)) = dedup {
+        if let Some(DedupKey { key, window_ms }) = dedup {
             let owner = Owner { job: id, until: window_end(window_ms, now), held: None };
-            self.dedup.set(key, owner, true);
+            self.dedup.set(key.into(), owner, true);
         }
         self.head.totals.pushed = self.head.totals.pushed.saturating_add(1);
         Some(())
@@ -200,13 +205,15 @@ impl Queue {
         Some(())
     }
 
-    fn hold(&mut self, due: Option<u64>, options: &JobOptions, dedup: DedupKey<'_>, payload: &[u8]) -> Option<()> {
+    fn hold(&mut self, contents: &Contents<'_>) -> Option<()> {
+        let Contents { due, options, group, dedup, payload } = *contents;
+        let dedup = dedup?;
         let (key, owner) = self.dedup.find(dedup.key)?;
         let (key, job, until) = (key.clone(), owner.job, owner.until);
         if !self.carries(job, &key) {
             return None;
         }
-        let held = Held { payload: payload.into(), options: *options, due, window_ms: dedup.window_ms };
+        let held = Held { payload: payload.into(), options, group: group.map(Box::from), due, window_ms: dedup.window_ms };
         self.dedup.set(key, Owner { job, until, held: Some(Box::new(held)) }, true);
         Some(())
     }
@@ -216,8 +223,57 @@ impl Queue {
             return None;
         }
         let (key, held) = self.dedup.take_pending(ended)?;
-        let due = held.due.filter(|due| *due > now);
-        self.push(id, due, &held.options, Some((key, held.window_ms)), &held.payload, now)
+        let contents = Contents {
+            due: held.due.filter(|due| *due > now),
+            options: held.options,
+            group: held.group.as_deref(),
+            dedup: Some(DedupKey { key: &key, window_ms: held.window_ms }),
+            payload: &held.payload,
+        };
+        self.push(id, &contents, now)
+    }
+
+    fn set_policy(&mut self, setting: Setting) {
+        self.head.policy.set(setting);
+        // Bounds that were lifted may let groups go.
+        self.groups.unpark_all();
+    }
+
+    fn set_pause(&mut self, side: Side<'_>, pause: Option<&Pause>) -> Option<()> {
+        let old = match side {
+            Side::Out => &mut self.head.paused_out,
+            Side::In => &mut self.head.paused_in,
+            Side::Group(name) => {
+                let id = match pause {
+                    Some(_) => self.groups.make(name),
+                    None => self.groups.find(name)?,
+                };
+                if self.groups.get(id)?.pause.as_ref() == pause {
+                    return None;
+                }
+                self.groups.set_pause(id, pause.cloned(), &self.head.policy);
+                return Some(());
+            }
+        };
+        if old.as_ref() == pause {
+            return None;
+        }
+        *old = pause.cloned();
+        Some(())
+    }
+
+    fn put_group(&mut self, name: &[u8], state: &GroupState) -> Option<()> {
+        let id = match state.pause.is_some() || state.grants.last().is_some() {
+            true => self.groups.make(name),
+            false => self.groups.find(name)?,
+        };
+        self.groups.set_group(id, &state.turns, state.grants.clone());
+        if state.pause.is_some() {
+            self.groups.set_pause(id, state.pause.clone(), &self.head.policy);
+        } else {
+            self.groups.settle(id, Some(&self.head.policy));
+        }
+        Some(())
     }
 
     fn forget(&mut self, key: &[u8]) -> Option<()> {
@@ -255,6 +311,12 @@ impl Queue {
         self.head.last_token = token;
         self.head.longest_lease_ms = self.head.longest_lease_ms.max(lease_ms);
         self.head.totals.delivered = self.head.totals.delivered.saturating_add(1);
+        self.grants.add(now.max(1), self.head.policy.rate());
+        let job = self.jobs.get(slot)?;
+        let (group, priority) = (job.more().group, Reverse(job.priority));
+        if let Some(group) = group {
+            self.groups.granted(group, now.max(1), &self.head.policy);
+        }
         self.change(slot, |job| {
             let place = job.place;
             let more = job.more_mut();
@@ -272,7 +334,9 @@ impl Queue {
             more.deliveries = more.deliveries.saturating_add(1);
             more.total_deliveries = more.total_deliveries.saturating_add(1);
             job.state = State::Leased;
-        })
+        })?;
+        self.groups.served(group, priority);
+        Some(())
     }
 
     fn finish(&mut self, id: JobId, keep: Option<&[u8]>, now: u64) -> Option<()> {
@@ -315,6 +379,9 @@ impl Queue {
             if let Some(key) = &more.dedup {
                 self.dedup.ended(key, id, deleted);
             }
+            if let Some(group) = more.group {
+                self.groups.drop_hold(group, &self.head.policy);
+            }
         }
         Some(job)
     }
@@ -327,9 +394,11 @@ impl Queue {
     fn retry(&mut self, id: JobId, due: Option<u64>, error: Option<&[u8]>, now: u64) -> Option<()> {
         let slot = self.find(id, Self::claimed)?;
         self.head.totals.failed = self.head.totals.failed.saturating_add(1);
+        let ordered = self.head.policy.group_order();
         self.change(slot, |job| {
             failed(job.more_mut(), error, Settled::Retried);
-            Queue::make_wait(job, due, now, now);
+            let place = if ordered && job.more().group.is_some() { job.more().old_place } else { now };
+            Queue::make_wait(job, due, place, now);
         })
     }
 
@@ -379,6 +448,12 @@ impl Queue {
     fn release(&mut self, id: JobId, due: Option<u64>, now: u64) -> Option<()> {
         let slot = self.find(id, Self::claimed)?;
         self.head.totals.released = self.head.totals.released.saturating_add(1);
+        let more = self.jobs.get(slot)?.more();
+        let (group, granted_at) = (more.group, more.last_delivered_at);
+        self.grants.give_back(granted_at);
+        if let Some(group) = group {
+            self.groups.give_back(group, granted_at);
+        }
         self.change(slot, |job| {
             let late = job.state != State::Leased;
             let more = job.more_mut();
@@ -431,7 +506,19 @@ impl Queue {
         while let Some(((at, first), slot)) = self.delayed.first().filter(|(key, _)| *key <= (due, id)) {
             debug_assert!((at, first) <= (due, id));
             // Placed by the time it was due, however late this comes.
-            any = self.change(slot, |job| job.state = State::Ready);
+            let ordered = self.head.policy.group_order();
+            any = self.change(slot, |job| {
+                job.state = State::Ready;
+                let due = job.place;
+                match &mut job.more {
+                    // In its group it must not fall behind those that it came before.
+                    Some(more) if ordered && more.group.is_some() && more.token > 0 && more.old_place < due => {
+                        more.back_since = due;
+                        job.place = more.old_place;
+                    }
+                    _ => {}
+                }
+            });
         }
         any
     }

@@ -1,5 +1,6 @@
 //! Every invariant of a queue, checked from scratch: for tests, and for what comes from outside.
 
+use crate::groups::Seen;
 use crate::id::JobId;
 use crate::job::{Job, Settled, State};
 use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_SPAN_MS, MAX_TIME_MS};
@@ -50,6 +51,7 @@ pub fn check(queue: &Queue) -> Result<(), String> {
     }
     let (mut bytes, mut counts, mut retrying, mut ttls, mut with_more) = ([0u64; 5], [0usize; 5], 0u64, 0usize, 0usize);
     let mut holds = std::collections::BTreeMap::new();
+    let (mut groups, mut sinces) = (std::collections::BTreeMap::new(), 0u64);
     for (id, slot) in queue.by_id.iter() {
         let job = queue.jobs.get(slot).ok_or_else(|| format!("{id} points nowhere"))?;
         if job.id != id {
@@ -64,6 +66,7 @@ pub fn check(queue: &Queue) -> Result<(), String> {
             return Err(format!("{id}: token {} is above the last one {}", more.token, queue.head.last_token));
         }
         let found = match job.state {
+            State::Ready if more.group.is_some() => queue.groups.find_ready(ready_key(job)),
             State::Ready => queue.ready.find(ready_key(job), Some(more.back_since).filter(|since| *since > 0)),
             State::Delayed => queue.delayed.get(&(job.place, id)),
             State::Leased => {
@@ -85,6 +88,15 @@ pub fn check(queue: &Queue) -> Result<(), String> {
             let entry: &mut (u64, usize) = holds.entry(name).or_default();
             entry.0 = entry.0.saturating_add(1);
             entry.1 = entry.1.saturating_add(usize::from(job.state == State::Leased));
+        }
+        if let Some(group) = more.group {
+            let seen: &mut Seen = groups.entry(group).or_default();
+            seen.jobs = seen.jobs.saturating_add(1);
+            seen.leased = seen.leased.saturating_add(u64::from(job.state == State::Leased));
+            seen.retrying = seen.retrying.saturating_add(u64::from(job.state == State::Delayed && more.token > 0));
+        }
+        if job.state == State::Ready && (more.group.is_some() || more.back_since > 0) {
+            sinces = sinces.saturating_add(1);
         }
         with_more = with_more.saturating_add(usize::from(job.more.is_some()));
         retrying = retrying.saturating_add(u64::from(job.state == State::Delayed && more.deliveries > 0));
@@ -108,11 +120,14 @@ pub fn check(queue: &Queue) -> Result<(), String> {
     for (id, name) in queue.names.iter() {
         let (jobs, leased) = holds.remove(&id).unwrap_or_default();
         same("a consumer's jobs", jobs, name.jobs)?;
+        same("a consumer's leases", leased as u64, name.leases)?;
         same("a consumer's leases", leased as u64, queue.leases_of(&name.text).len() as u64)?;
     }
     queue.dedup.check(|id| {
         let job = queue.job(id)?;
         Some((job.state.is_live(), job.more().dedup.clone()))
     })?;
+    queue.groups.check(&groups)?;
+    same("ready jobs by age", sinces, queue.ready.since.len() as u64)?;
     if holds.is_empty() { Ok(()) } else { Err("a job remembers a consumer that is not there".into()) }
 }

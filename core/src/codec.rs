@@ -1,12 +1,14 @@
 //! Ops to bytes and back. Decoding checks every range, so that `apply` can trust its numbers.
 
-use crate::dedup::{Held, Owner};
-use crate::job::{Job, More, Reason, Settled, State};
-use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_STORED_TOKEN, MAX_TIME_MS};
-use crate::op::{DedupKey, Due, Op, Stored};
-use crate::policy::{Policy, Setting};
-use crate::queue::{Header, Totals};
+use crate::job::Reason;
+use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_TIME_MS};
+use crate::op::{Contents, DedupKey, Due, GroupState, Op, QueueTurns};
+use crate::pause::Side;
 use crate::request::{JobOptions, When};
+use crate::stored::{
+    decode_grants, decode_header, decode_job, decode_owner, decode_pause, decode_setting, decode_turns, encode_grants,
+    encode_header, encode_job, encode_owner, encode_pause, encode_setting, encode_turns, MAX_TURN,
+};
 use crate::wire::{Malformed, Reader, Writer};
 
 // The first byte of each op. A number is never used for anything else again.
@@ -34,6 +36,10 @@ const UNHOLD: u8 = 21;
 const CLOSE_WINDOWS: u8 = 22;
 const FORGET: u8 = 23;
 const KEY: u8 = 24;
+const PAUSE: u8 = 25;
+const TIDY: u8 = 26;
+const TURNS: u8 = 27;
+const GROUP: u8 = 28;
 
 // The flags of PUSH: which options follow.
 const WITH_DUE: u64 = 1;
@@ -42,7 +48,8 @@ const WITH_LEASE: u64 = 4;
 const WITH_MAX_DELIVERIES: u64 = 8;
 const WITH_TTL: u64 = 16;
 const WITH_DEDUP: u64 = 32;
-const ALL_WITH: u64 = 63;
+const WITH_GROUP: u64 = 64;
+const ALL_WITH: u64 = 127;
 
 /// Appends an op to a batch.
 pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
@@ -53,7 +60,7 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
         }
         Op::Put(stored) => {
             out.byte(PUT);
-            encode_job(&stored.job, stored.consumer.as_deref(), out);
+            encode_job(&stored.job, stored.consumer.as_deref(), stored.group.as_deref(), out);
         }
         Op::Create { incarnation } => {
             out.byte(CREATE);
@@ -63,10 +70,10 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.byte(POLICY);
             encode_setting(setting, out);
         }
-        Op::Push { id, due, options, dedup, payload } => {
+        Op::Push { id, contents } => {
             out.byte(PUSH);
             out.id(*id);
-            encode_contents(*due, options, *dedup, payload, out);
+            encode_contents(contents, out);
         }
         Op::Lease { id, token, lease_ms, consumer } => {
             out.byte(LEASE);
@@ -137,9 +144,35 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.number(*window_ms);
             out.string(payload);
         }
-        Op::Hold { due, options, dedup, payload } => {
+        Op::Hold { contents } => {
             out.byte(HOLD);
-            encode_contents(*due, options, Some(*dedup), payload, out);
+            encode_contents(contents, out);
+        }
+        Op::Pause { side, pause } => {
+            out.byte(PAUSE);
+            match side {
+                Side::Out => out.byte(0),
+                Side::In => out.byte(1),
+                Side::Group(name) => {
+                    out.byte(2);
+                    out.string(name);
+                }
+            }
+            optional(pause.as_ref(), out, encode_pause);
+        }
+        Op::Tidy => out.byte(TIDY),
+        Op::Turns(turns) => {
+            out.byte(TURNS);
+            out.number(turns.counter);
+            encode_turns(&turns.bare, out);
+            encode_grants(&turns.grants, out);
+        }
+        Op::Group { name, state } => {
+            out.byte(GROUP);
+            out.string(name);
+            optional(state.pause.as_ref(), out, encode_pause);
+            encode_turns(&state.turns, out);
+            encode_grants(&state.grants, out);
         }
         Op::Unhold { ended, id } => {
             out.byte(UNHOLD);
@@ -194,7 +227,8 @@ fn decode_due(from: &mut Reader<'_>) -> Result<Option<Due>, Malformed> {
 }
 
 /// What PUSH says about a job beside its id.
-fn encode_contents(due: Option<u64>, options: &JobOptions, dedup: Option<DedupKey<'_>>, payload: &[u8], out: &mut Writer) {
+pub(crate) fn encode_contents(contents: &Contents<'_>, out: &mut Writer) {
+    let Contents { due, options, group, dedup, payload } = *contents;
     let flag = |on: bool, flag: u64| if on { flag } else { 0 };
     out.number(
         flag(due.is_some(), WITH_DUE)
@@ -202,7 +236,8 @@ fn encode_contents(due: Option<u64>, options: &JobOptions, dedup: Option<DedupKe
             | flag(options.lease_ms > 0, WITH_LEASE)
             | flag(options.max_deliveries.is_some(), WITH_MAX_DELIVERIES)
             | flag(options.ttl_ms > 0, WITH_TTL)
-            | flag(dedup.is_some(), WITH_DEDUP),
+            | flag(dedup.is_some(), WITH_DEDUP)
+            | flag(group.is_some(), WITH_GROUP),
     );
     if let Some(due) = due {
         out.time(due);
@@ -223,10 +258,13 @@ fn encode_contents(due: Option<u64>, options: &JobOptions, dedup: Option<DedupKe
         out.string(dedup.key);
         out.number(dedup.window_ms);
     }
+    if let Some(group) = group {
+        out.group(group);
+    }
     out.string(payload);
 }
 
-fn optional<T>(value: Option<T>, out: &mut Writer, write: impl FnOnce(&mut Writer, T)) {
+pub(crate) fn optional<T>(value: Option<T>, out: &mut Writer, write: impl FnOnce(&mut Writer, T)) {
     match value {
         None => out.byte(0),
         Some(value) => {
@@ -245,8 +283,7 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
         POLICY => Op::Policy(decode_setting(from)?),
         PUSH => {
             let id = from.id()?;
-            let Contents { due, options, dedup, payload } = decode_contents(from)?;
-            Op::Push { id, due, options, dedup, payload }
+            Op::Push { id, contents: decode_contents(from)? }
         }
         REPLACE => Op::Replace {
             id: from.id()?,
@@ -256,10 +293,35 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
             payload: from.string(MAX_PAYLOAD)?,
         },
         HOLD => {
-            let Contents { due, options, dedup, payload } = decode_contents(from)?;
-            let dedup = dedup.ok_or_else(|| from.wrong("held without a key"))?;
-            Op::Hold { due, options, dedup, payload }
+            let contents = decode_contents(from)?;
+            if contents.dedup.is_none() {
+                return Err(from.wrong("held without a key"));
+            }
+            Op::Hold { contents }
         }
+        PAUSE => Op::Pause {
+            side: match from.byte()? {
+                0 => Side::Out,
+                1 => Side::In,
+                2 => Side::Group(from.string(MAX_NAME)?),
+                _ => return Err(from.wrong("an unknown side")),
+            },
+            pause: maybe(from, decode_pause)?,
+        },
+        TIDY => Op::Tidy,
+        TURNS => Op::Turns(Box::new(QueueTurns {
+            counter: from.limited(MAX_TURN, "a turn out of range")?,
+            bare: decode_turns(from)?,
+            grants: decode_grants(from)?,
+        })),
+        GROUP => Op::Group {
+            name: from.string(MAX_NAME)?,
+            state: Box::new(GroupState {
+                pause: maybe(from, decode_pause)?,
+                turns: decode_turns(from)?,
+                grants: decode_grants(from)?,
+            }),
+        },
         UNHOLD => Op::Unhold { ended: from.id()?, id: from.id()? },
         CLOSE_WINDOWS => Op::CloseWindows { until: from.time()?, key: from.string(MAX_NAME)? },
         FORGET => Op::Forget { key: from.string(MAX_NAME)? },
@@ -308,7 +370,7 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
     })
 }
 
-fn maybe<'a, T>(
+pub(crate) fn maybe<'a, T>(
     from: &mut Reader<'a>,
     read: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
 ) -> Result<Option<T>, Malformed> {
@@ -319,11 +381,11 @@ fn maybe<'a, T>(
     }
 }
 
-fn priority(from: &mut Reader<'_>) -> Result<i8, Malformed> {
+pub(crate) fn priority(from: &mut Reader<'_>) -> Result<i8, Malformed> {
     Ok(from.byte()? as i8)
 }
 
-fn reason(from: &mut Reader<'_>) -> Result<Reason, Malformed> {
+pub(crate) fn reason(from: &mut Reader<'_>) -> Result<Reason, Malformed> {
     Reason::from_number(from.byte()?).ok_or_else(|| from.wrong("an unknown reason"))
 }
 
@@ -336,15 +398,7 @@ fn lease_ms(from: &mut Reader<'_>, now: u64) -> Result<u64, Malformed> {
     if ms == 0 || now.saturating_add(ms) > MAX_TIME_MS { Err(from.wrong("a lease out of range")) } else { Ok(ms) }
 }
 
-/// What PUSH says about a job beside its id.
-struct Contents<'a> {
-    due: Option<u64>,
-    options: JobOptions,
-    dedup: Option<DedupKey<'a>>,
-    payload: &'a [u8],
-}
-
-fn decode_contents<'a>(from: &mut Reader<'a>) -> Result<Contents<'a>, Malformed> {
+pub(crate) fn decode_contents<'a>(from: &mut Reader<'a>) -> Result<Contents<'a>, Malformed> {
     let flags = from.limited(ALL_WITH, "unknown options of a push")?;
     let has = |flag: u64| flags & flag > 0;
     let due = if has(WITH_DUE) { Some(from.time()?) } else { None };
@@ -362,254 +416,10 @@ fn decode_contents<'a>(from: &mut Reader<'a>) -> Result<Contents<'a>, Malformed>
         options.ttl_ms = from.limited(MAX_SPAN_MS, "a time to live out of range")?;
     }
     let dedup = if has(WITH_DEDUP) { Some(decode_dedup(from)?) } else { None };
-    Ok(Contents { due, options, dedup, payload: from.string(MAX_PAYLOAD)? })
+    let group = if has(WITH_GROUP) { Some(from.group()?) } else { None };
+    Ok(Contents { due, options, group, dedup, payload: from.string(MAX_PAYLOAD)? })
 }
 
 fn decode_dedup<'a>(from: &mut Reader<'a>) -> Result<DedupKey<'a>, Malformed> {
     Ok(DedupKey { key: from.string(MAX_NAME)?, window_ms: from.limited(MAX_SPAN_MS, "a window out of range")? })
 }
-
-fn encode_owner(key: &[u8], owner: &Owner, out: &mut Writer) {
-    out.string(key);
-    out.id(owner.job);
-    out.number(owner.until);
-    optional(owner.held.as_deref(), out, |out, held| {
-        out.number(held.window_ms);
-        encode_contents(held.due, &held.options, None, &held.payload, out);
-    });
-}
-
-fn decode_owner(from: &mut Reader<'_>) -> Result<Owner, Malformed> {
-    let job = from.id()?;
-    let until = from.limited(MAX_TIME_MS, "a window out of range")?;
-    let held = maybe(from, |from| {
-        let window_ms = from.limited(MAX_SPAN_MS, "a window out of range")?;
-        let Contents { due, options, payload, .. } = decode_contents(from)?;
-        Ok(Box::new(Held { payload: payload.into(), options, due, window_ms }))
-    })?;
-    Ok(Owner { job, until, held })
-}
-
-fn encode_setting(setting: &Setting, out: &mut Writer) {
-    out.byte(setting.opt as u8);
-    let (first, second) = setting.numbers();
-    out.number(first);
-    if let Some(second) = second {
-        out.number(second);
-    }
-}
-
-fn decode_setting(from: &mut Reader<'_>) -> Result<Setting, Malformed> {
-    let (number, first) = (from.byte()?, from.number()?);
-    let setting = Setting::from_numbers(number, first, || from.number())?;
-    setting.ok_or_else(|| from.wrong("an unknown option, or a value out of its range"))
-}
-
-fn encode_header(header: &Header, out: &mut Writer) {
-    out.number(header.incarnation);
-    out.id(header.last_id);
-    out.number(header.last_token);
-    out.number(header.newest_ms);
-    out.number(header.longest_lease_ms);
-    out.number(Policy::COUNT as u64);
-    for setting in header.policy.settings() {
-        encode_setting(&setting, out);
-    }
-    let t = &header.totals;
-    let totals = [t.pushed, t.delivered, t.acked, t.failed, t.expired, t.released, t.dead, t.redriven, t.dead_dropped, t.trimmed];
-    out.number(totals.len() as u64);
-    for total in totals {
-        out.number(total);
-    }
-}
-
-fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
-    let incarnation = from.number()?;
-    let last_id = from.id()?;
-    let last_token = from.limited(MAX_STORED_TOKEN, "a token out of range")?;
-    let newest_ms = from.limited(MAX_TIME_MS, "a time out of range")?;
-    let longest_lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
-    let mut policy = Policy::default();
-    if from.number()? != Policy::COUNT as u64 {
-        return Err(from.wrong("an unknown number of options"));
-    }
-    for number in 0..Policy::COUNT {
-        let setting = decode_setting(from)?;
-        if setting.opt as usize != number {
-            return Err(from.wrong("options out of order"));
-        }
-        policy.set(setting);
-    }
-    if from.number()? != 10 {
-        return Err(from.wrong("an unknown number of totals"));
-    }
-    let mut total = || from.limited(i64::MAX as u64, "a total out of range");
-    let totals = Totals {
-        pushed: total()?,
-        delivered: total()?,
-        acked: total()?,
-        failed: total()?,
-        expired: total()?,
-        released: total()?,
-        dead: total()?,
-        redriven: total()?,
-        dead_dropped: total()?,
-        trimmed: total()?,
-    };
-    Ok(Header { incarnation, policy, last_id, last_token, newest_ms, longest_lease_ms, totals })
-}
-
-/// The optional numbers of a stored job, in the order of their bits. A field that is 0 is not
-/// written. New ones are added at the end.
-fn fields(more: &mut More) -> [&mut u64; 18] {
-    [
-        &mut more.own_lease_ms,
-        &mut more.ttl_ms,
-        &mut more.ttl_at,
-        &mut more.token,
-        &mut more.lease_ms,
-        &mut more.until,
-        &mut more.old_place,
-        &mut more.back_since,
-        &mut more.first_delivered_at,
-        &mut more.last_delivered_at,
-        &mut more.deliveries,
-        &mut more.budget_failures,
-        &mut more.budget_expiries,
-        &mut more.total_deliveries,
-        &mut more.failures,
-        &mut more.expiries,
-        &mut more.releases,
-        &mut more.dedup_window_ms,
-    ]
-}
-
-const BIT_REDRIVES: u64 = 1 << 18;
-const BIT_MAX_DELIVERIES: u64 = 1 << 19;
-const BIT_SETTLED: u64 = 1 << 20;
-const BIT_CONSUMER: u64 = 1 << 21;
-const BIT_REASON: u64 = 1 << 22;
-const BIT_ERROR: u64 = 1 << 23;
-const BIT_RESULT: u64 = 1 << 24;
-const BIT_DEDUP: u64 = 1 << 25;
-const ALL_BITS: u64 = (1 << 26) - 1;
-
-/// Which of the numbers are times, near the batch's own: written as a difference to it.
-fn is_time(field: usize) -> bool {
-    matches!(field, 2 | 5..=9)
-}
-
-/// Writes a job with all that is known about it.
-pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, out: &mut Writer) {
-    let mut more = job.more().clone();
-    let mut bits = 0;
-    for (bit, field) in fields(&mut more).into_iter().enumerate() {
-        bits |= u64::from(*field > 0) << bit;
-    }
-    let flag = |on: bool, bit: u64| if on { bit } else { 0 };
-    bits |= flag(more.redrives > 0, BIT_REDRIVES)
-        | flag(more.own_max_deliveries.is_some(), BIT_MAX_DELIVERIES)
-        | flag(more.settled != Settled::No, BIT_SETTLED)
-        | flag(consumer.is_some(), BIT_CONSUMER)
-        | flag(more.reason.is_some(), BIT_REASON)
-        | flag(!more.error.is_empty(), BIT_ERROR)
-        | flag(!more.result.is_empty(), BIT_RESULT)
-        | flag(more.dedup.is_some(), BIT_DEDUP);
-    out.id(job.id);
-    out.byte(job.state as u8);
-    out.byte(job.priority as u8);
-    out.time(job.place);
-    out.string(&job.payload);
-    out.number(bits);
-    for (bit, field) in fields(&mut more).into_iter().enumerate() {
-        match *field {
-            0 => {}
-            time if is_time(bit) => out.time(time),
-            number => out.number(number),
-        }
-    }
-    if more.redrives > 0 {
-        out.number(more.redrives);
-    }
-    if let Some(max) = more.own_max_deliveries {
-        out.number(max);
-    }
-    if more.settled != Settled::No {
-        out.byte(more.settled as u8);
-    }
-    if let Some(consumer) = consumer {
-        out.name(consumer);
-    }
-    if let Some(reason) = more.reason {
-        out.byte(reason as u8);
-    }
-    if !more.error.is_empty() {
-        out.error(&more.error);
-    }
-    if !more.result.is_empty() {
-        out.blob(&more.result);
-    }
-    if let Some(key) = &more.dedup {
-        out.string(key);
-    }
-}
-
-fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
-    let id = from.id()?;
-    let state = State::from_number(from.byte()?).ok_or_else(|| from.wrong("an unknown state"))?;
-    let priority = priority(from)?;
-    let place = from.time()?;
-    let payload = from.string(MAX_PAYLOAD)?;
-    let bits = from.limited(ALL_BITS, "unknown fields of a job")?;
-    let mut more = More::default();
-    for (bit, field) in fields(&mut more).into_iter().enumerate() {
-        if bits & (1 << bit) == 0 {
-            continue;
-        }
-        *field = if is_time(bit) { from.time()? } else { from.limited(crate::limits::MAX_TOKEN, "a number out of range")? };
-        if *field == 0 {
-            return Err(from.wrong("a field that is there and 0"));
-        }
-    }
-    let has = |bit: u64| bits & bit > 0;
-    if has(BIT_REDRIVES) {
-        more.redrives = from.limited(MAX_DELIVERIES, "a number out of range")?;
-        if more.redrives == 0 {
-            return Err(from.wrong("a field that is there and 0"));
-        }
-    }
-    if has(BIT_MAX_DELIVERIES) {
-        more.own_max_deliveries = Some(from.limited(MAX_DELIVERIES, "a number of deliveries out of range")?);
-    }
-    if has(BIT_SETTLED) {
-        more.settled = Settled::from_number(from.byte()?)
-            .filter(|settled| *settled != Settled::No)
-            .ok_or_else(|| from.wrong("an unknown settlement"))?;
-    }
-    let consumer = if has(BIT_CONSUMER) { Some(Box::from(from.name()?)) } else { None };
-    if has(BIT_REASON) {
-        more.reason = Some(reason(from)?);
-    }
-    if has(BIT_ERROR) {
-        more.error = Box::from(from.error()?);
-        if more.error.is_empty() {
-            return Err(from.wrong("a field that is there and empty"));
-        }
-    }
-    if has(BIT_RESULT) {
-        more.result = Box::from(from.blob()?);
-        if more.result.is_empty() {
-            return Err(from.wrong("a field that is there and empty"));
-        }
-    }
-    if has(BIT_DEDUP) {
-        more.dedup = Some(from.string(MAX_NAME)?.into());
-    }
-    let more = if bits == 0 { None } else { Some(Box::new(more)) };
-    let job = Job { id, place, payload: payload.into(), more, priority, state };
-    match crate::check::check_job(&job, consumer.is_some()) {
-        Ok(()) => Ok(Stored { job, consumer }),
-        Err(what) => Err(from.wrong(what)),
-    }
-}
-

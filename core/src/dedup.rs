@@ -28,6 +28,7 @@ pub(crate) struct Owner {
 pub(crate) struct Held {
     pub(crate) payload: Box<[u8]>,
     pub(crate) options: JobOptions,
+    pub(crate) group: Option<Box<[u8]>>,
     /// When it is due, Unix ms, if it was pushed with a delay.
     pub(crate) due: Option<u64>,
     pub(crate) window_ms: u64,

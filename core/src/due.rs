@@ -6,6 +6,7 @@ use crate::id::JobId;
 use crate::job::{Job, Reason, State};
 use crate::limits::DUE_STEPS;
 use crate::op::Op;
+use crate::pause::{Pause, Side};
 use crate::queue::Queue;
 
 /// Which due work is to be done.
@@ -21,6 +22,7 @@ pub(crate) enum Scope {
 enum Step {
     Op(Op<'static>),
     Windows(u64, Key),
+    GroupPause(Box<[u8]>),
 }
 
 /// Does the due work of a queue, at most `max_steps` jobs of it. True: there is more to do now.
@@ -42,6 +44,7 @@ impl Run<'_, '_> {
             }
             match &step {
                 Step::Op(op) => self.commit(op),
+                Step::GroupPause(name) => self.commit(&Op::Pause { side: Side::Group(name), pause: None }),
                 Step::Windows(until, key) => self.commit(&Op::CloseWindows { until: *until, key }),
             }
             left = left.saturating_sub(steps);
@@ -72,7 +75,28 @@ impl Run<'_, '_> {
         if let Some((until, key, jobs)) = self.queue.dedup.ended_windows(now, room) {
             return Some((Step::Windows(until, key), jobs));
         }
+        if let Some(step) = self.pause_over() {
+            return Some((step, 1));
+        }
+        if self.queue.groups.next_idle().is_some_and(|until| until <= now) {
+            return Some((Step::Op(Op::Tidy), room.max(1)));
+        }
         self.retention_step().map(|op| (Step::Op(op), 1))
+    }
+
+    /// A pause whose time is over.
+    fn pause_over(&self) -> Option<Step> {
+        let now = self.now();
+        let over = |pause: &Option<Pause>| pause.as_ref().and_then(|pause| pause.until).is_some_and(|until| until <= now);
+        let end = |side| Some(Step::Op(Op::Pause { side, pause: None }));
+        match &self.queue.head {
+            head if over(&head.paused_out) => end(Side::Out),
+            head if over(&head.paused_in) => end(Side::In),
+            _ => {
+                let (_, group) = self.queue.groups.next_pause_end().filter(|(until, _)| *until <= now)?;
+                Some(Step::GroupPause(group.name.clone()))
+            }
+        }
     }
 
     /// What retention removes next.

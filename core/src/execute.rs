@@ -38,6 +38,8 @@ pub fn execute(
         Request::GetDedup { key } => view::get_dedup(queue, key, turn.now, out),
         Request::Peek { state, cursor, count, payload } => view::peek(queue, *state, *cursor, *count, *payload, out),
         Request::Len { state } => view::len(queue, *state, out),
+        Request::Groups { after, count } => view::groups(queue, *after, *count, turn, out),
+        Request::Consumers { after, count } => view::consumers(queue, *after, *count, out),
         Request::Info { .. } => view::info(queue, turn, out),
         writes => {
             admit(queue, writes, turn)?;
@@ -65,7 +67,7 @@ pub fn execute_absent(
         (0..n).for_each(|_| out.int(-1));
     };
     match request {
-        Request::Push { .. } | Request::Create { .. } => {
+        Request::Push { .. } | Request::Create { .. } | Request::Pause { .. } => {
             let mut queue = Queue::new(turn.incarnation);
             queue.head.policy = turn.defaults.clone();
             admit(&queue, request, turn)?;
@@ -110,7 +112,8 @@ pub fn execute_absent(
             out.array(3);
             (0..3).for_each(|_| out.int(0));
         }
-        Request::Reap { .. } => out.array(0),
+        Request::Reap { .. } | Request::Groups { .. } | Request::Consumers { .. } => out.array(0),
+        Request::Resume { .. } => out.int(0),
         Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::DelDedup { .. } | Request::Purge { .. } | Request::Trim { .. } | Request::Len { .. } => out.int(0),
         Request::Get { .. } | Request::GetDedup { .. } | Request::Info { .. } => out.null_array(),
         Request::Peek { .. } => {
@@ -125,7 +128,7 @@ pub fn execute_absent(
 
 fn admit(queue: &Queue, request: &Request<'_>, turn: &Turn) -> Result<(), Error> {
     match request {
-        Request::Push { payloads, dedup, .. } => produce::admit(queue, payloads, dedup.as_ref(), turn),
+        Request::Push { payloads, ties, .. } => produce::admit(queue, payloads, ties.dedup.as_ref(), turn),
         _ => Ok(()),
     }
 }
@@ -141,7 +144,7 @@ impl Run<'_, '_> {
         // REAP reports the leases that it ends, so it leaves them for itself.
         self.due_first(if matches!(request, Request::Reap { .. }) { Scope::NotLeases } else { Scope::All });
         match request {
-            Request::Push { payloads, many, options, dedup } => self.push(payloads, *many, options, dedup.as_ref(), out),
+            Request::Push { payloads, many, options, ties } => self.push(payloads, *many, options, ties, out),
             Request::Lease { consumer, options } => {
                 self.take(consumer, options);
                 if self.effects.granted().is_empty() && waits(options, self.turn) {
@@ -197,6 +200,8 @@ impl Run<'_, '_> {
             Request::DelDedup { keys } => out.uint(keys.iter().map(|key| self.del_dedup(key)).sum()),
             Request::Purge { state, count, reason, before } => out.uint(self.purge(*state, *count, *reason, *before)),
             Request::Trim { bound, count } => out.uint(self.trim(*bound, *count)),
+            Request::Pause { side, for_ms, reason } => self.pause(*side, *for_ms, reason, out),
+            Request::Resume { side } => out.int(i64::from(self.resume(*side))),
             Request::Create { settings } => {
                 self.set_policy(settings);
                 out.int(0);
@@ -205,7 +210,13 @@ impl Run<'_, '_> {
                 self.set_policy(settings);
                 out.ok();
             }
-            Request::Get { .. } | Request::GetDedup { .. } | Request::Peek { .. } | Request::Len { .. } | Request::Info { .. } => {}
+            Request::Get { .. }
+            | Request::GetDedup { .. }
+            | Request::Peek { .. }
+            | Request::Len { .. }
+            | Request::Groups { .. }
+            | Request::Consumers { .. }
+            | Request::Info { .. } => {}
         }
         Ok(Outcome::Replied)
     }

@@ -1,6 +1,7 @@
 //! A job and all that is known about it.
 
 use crate::dedup::Key;
+use crate::groups::GroupId;
 use crate::id::JobId;
 
 /// Where a job is.
@@ -165,6 +166,7 @@ pub(crate) struct More {
     pub(crate) redrives: u64,
     pub(crate) reason: Option<Reason>,
     pub(crate) error: Box<[u8]>,
+    pub(crate) group: Option<GroupId>,
     /// The dedup key it was pushed with; it may be another job's by now.
     pub(crate) dedup: Option<Key>,
     /// WINDOW of that key in ms; 0: it is the job's until it ends.

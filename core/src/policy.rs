@@ -5,6 +5,7 @@ use crate::args::Args;
 use crate::error::{quote, Error};
 use crate::job::State;
 use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_SPAN_MS};
+use crate::rate::Rate;
 use crate::sink::Sink;
 
 /// An option of a queue; its place in the table, and its number in stored bytes.
@@ -26,6 +27,12 @@ pub enum Opt {
     KeepDeadBytes,
     MaxLive,
     MaxLiveBytes,
+    Concurrency,
+    Rate,
+    GroupOrder,
+    GroupLimit,
+    GroupRate,
+    Aging,
 }
 
 /// The value of an option.
@@ -37,6 +44,8 @@ pub enum Value {
     Bound(Option<u64>),
     /// From, to.
     Span(u64, u64),
+    /// So many in so many ms; None, shown as -1, is no limit.
+    Rate(Option<(u64, u64)>),
     /// The place of a word in the option's list.
     Word(u8),
 }
@@ -47,6 +56,7 @@ enum Kind {
     Number { low: u64, high: u64 },
     Bound { high: u64 },
     Span { high: u64 },
+    Rate,
     Word(&'static [&'static str]),
 }
 
@@ -61,7 +71,9 @@ const fn entry(opt: Opt, name: &'static str, kind: Kind, default: Value) -> Entr
     Entry { opt, name, kind, default }
 }
 
-const COUNT: usize = 15;
+const COUNT: usize = 21;
+/// The most grants that RATE counts.
+const MAX_RATE: u64 = 10_000;
 const MAX_BYTES: u64 = 1 << 53;
 const NO: Value = Value::Bound(None);
 
@@ -81,6 +93,12 @@ static TABLE: [Entry; COUNT] = [
     entry(Opt::KeepDeadBytes, "KEEPDEADBYTES", Kind::Bound { high: MAX_BYTES }, NO),
     entry(Opt::MaxLive, "MAXLIVE", Kind::Bound { high: MAX_DELIVERIES }, NO),
     entry(Opt::MaxLiveBytes, "MAXLIVEBYTES", Kind::Bound { high: MAX_BYTES }, NO),
+    entry(Opt::Concurrency, "CONCURRENCY", Kind::Bound { high: MAX_DELIVERIES }, NO),
+    entry(Opt::Rate, "RATE", Kind::Rate, Value::Rate(None)),
+    entry(Opt::GroupOrder, "GROUPORDER", Kind::Word(&["no", "yes"]), Value::Word(0)),
+    entry(Opt::GroupLimit, "GROUPLIMIT", Kind::Bound { high: MAX_DELIVERIES }, NO),
+    entry(Opt::GroupRate, "GROUPRATE", Kind::Rate, Value::Rate(None)),
+    entry(Opt::Aging, "AGING", Kind::Number { low: 0, high: MAX_SPAN_MS }, Value::Number(0)),
 ];
 
 /// How the wait before a retry is spread.
@@ -124,6 +142,8 @@ impl Setting {
             (Kind::Bound { high }, Value::Bound(bound)) => bound.is_none_or(|bound| bound <= high),
             (Kind::Span { high }, Value::Span(from, to)) => from <= to && to <= high,
             (Kind::Word(words), Value::Word(at)) => usize::from(at) < words.len(),
+            (Kind::Rate, Value::Rate(None)) => true,
+            (Kind::Rate, Value::Rate(Some((n, ms)))) => (1..=MAX_RATE).contains(&n) && (1..=MAX_SPAN_MS).contains(&ms),
             _ => false,
         };
         fits.then_some(Setting { opt, value })
@@ -146,6 +166,14 @@ impl Setting {
                 }
                 Value::Span(from, to)
             }
+            Kind::Rate if args.peek() == Some(b"-1") => {
+                args.next();
+                Value::Rate(None)
+            }
+            Kind::Rate => {
+                let n = args.number(&format!("{name} n"), 1, MAX_RATE)?;
+                Value::Rate(Some((n, args.number(&format!("{name} ms"), 1, MAX_SPAN_MS)?)))
+            }
             Kind::Word(words) => {
                 let value = args.value(name)?;
                 let at = words.iter().position(|word| word.as_bytes().eq_ignore_ascii_case(value));
@@ -164,6 +192,7 @@ impl Setting {
             Value::Bound(bound) => (bound.map_or(0, |bound| bound.saturating_add(1)), None),
             Value::Span(from, to) => (from, Some(to)),
             Value::Word(at) => (u64::from(at), None),
+            Value::Rate(rate) => rate.map_or((0, Some(0)), |(n, ms)| (n, Some(ms))),
         }
     }
 
@@ -174,6 +203,10 @@ impl Setting {
             Kind::Number { .. } => Value::Number(first),
             Kind::Bound { .. } => Value::Bound(first.checked_sub(1)),
             Kind::Span { .. } => Value::Span(first, second()?),
+            Kind::Rate => match (first, second()?) {
+                (0, 0) => Value::Rate(None),
+                (n, ms) => Value::Rate(Some((n, ms))),
+            },
             Kind::Word(_) => Value::Word(u8::try_from(first).unwrap_or(u8::MAX)),
         };
         Ok(Setting::new(*opt, value))
@@ -263,6 +296,43 @@ impl Policy {
         (self.bound(Opt::MaxLive), self.bound(Opt::MaxLiveBytes))
     }
 
+    /// CONCURRENCY.
+    pub(crate) fn concurrency(&self) -> Option<u64> {
+        self.bound(Opt::Concurrency)
+    }
+
+    /// RATE.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.rate_of(Opt::Rate)
+    }
+
+    /// GROUPRATE.
+    pub(crate) fn group_rate(&self) -> Option<Rate> {
+        self.rate_of(Opt::GroupRate)
+    }
+
+    fn rate_of(&self, opt: Opt) -> Option<Rate> {
+        match self.0.get(opt as usize) {
+            Some(Value::Rate(Some((n, ms)))) => Some(Rate { n: *n, ms: *ms }),
+            _ => None,
+        }
+    }
+
+    /// GROUPORDER.
+    pub(crate) fn group_order(&self) -> bool {
+        self.word(Opt::GroupOrder) == 1
+    }
+
+    /// GROUPLIMIT.
+    pub(crate) fn group_limit(&self) -> Option<u64> {
+        self.bound(Opt::GroupLimit)
+    }
+
+    /// AGING, in ms; None: off.
+    pub(crate) fn aging_ms(&self) -> Option<u64> {
+        Some(self.number(Opt::Aging)).filter(|ms| *ms > 0)
+    }
+
     /// EXPIRYBACKOFF: whether an expired lease waits as a failure does.
     pub(crate) fn expiry_backoff(&self) -> bool {
         self.word(Opt::ExpiryBackoff) == 1
@@ -284,7 +354,8 @@ impl Policy {
                 (Value::Number(n), _) => out.uint(n),
                 (Value::Bound(None), _) => out.int(-1),
                 (Value::Bound(Some(bound)), _) => out.uint(bound),
-                (Value::Span(from, to), _) => {
+                (Value::Rate(None), _) => out.int(-1),
+                (Value::Span(from, to) | Value::Rate(Some((from, to))), _) => {
                     out.array(2);
                     out.uint(from);
                     out.uint(to);

@@ -7,10 +7,11 @@ use crate::effects::{Run, Turn};
 use crate::error::Error;
 use crate::id::{IdText, JobId};
 use crate::job::State;
-use crate::op::{DedupKey, Due, Op};
+use crate::op::{Contents, DedupKey, Due, Op};
+use crate::pause::Pause;
 use crate::policy::Setting;
 use crate::queue::Queue;
-use crate::request::{DedupOptions, JobOptions};
+use crate::request::{DedupOptions, JobOptions, Ties};
 use crate::sink::Sink;
 
 /// What becomes of a pushed job; the number is its code.
@@ -43,6 +44,9 @@ fn fate(queue: &Queue, key: &[u8], options: &DedupOptions<'_>, now: u64) -> (Fat
 /// Back-pressure: whether there is room for what a push would add. It is asked before anything is
 /// changed, also before the due work, so that a refusal changes nothing.
 pub(crate) fn admit(queue: &Queue, payloads: &[&[u8]], dedup: Option<&DedupOptions<'_>>, turn: &Turn) -> Result<(), Error> {
+    if let Some(pause) = Pause::on(queue.head.paused_in.as_ref(), turn.now) {
+        return Err(Error::paused(pause));
+    }
     if let Some(payload) = payloads.iter().find(|payload| payload.len() > turn.max_payload) {
         return Err(Error::too_big("the payload", payload.len(), turn.max_payload));
     }
@@ -77,18 +81,19 @@ impl Run<'_, '_> {
         payloads: &[&[u8]],
         many: bool,
         options: &JobOptions,
-        dedup: Option<&DedupOptions<'_>>,
+        ties: &Ties<'_>,
         out: &mut dyn Sink,
     ) {
         if many {
             out.array(payloads.len());
         }
+        let Ties { group, dedup } = *ties;
         let mut text = IdText::new();
         for (n, payload) in payloads.iter().enumerate() {
             let key = dedup.and_then(|dedup| Some((dedup, *dedup.keys.get(n)?)));
             let (id, code) = match key {
-                None => (self.push_new(payload, options, None), Fate::Stored),
-                Some((dedup, key)) => self.push_deduped(payload, options, dedup, key),
+                None => (self.push_new(payload, options, group, None), Fate::Stored),
+                Some((dedup, key)) => self.push_deduped(payload, options, group, &dedup, key),
             };
             if dedup.is_some() {
                 out.array(2);
@@ -100,25 +105,34 @@ impl Run<'_, '_> {
         }
     }
 
-    fn push_new(&mut self, payload: &[u8], options: &JobOptions, dedup: Option<DedupKey<'_>>) -> JobId {
+    fn push_new(&mut self, payload: &[u8], options: &JobOptions, group: Option<&[u8]>, dedup: Option<DedupKey<'_>>) -> JobId {
         let now = self.now();
         let at = options.when.at(now);
         let id = self.queue.head.last_id.next(now);
-        self.commit(&Op::Push { id, due: (at > now).then_some(at), options: *options, dedup, payload });
+        let contents = Contents { due: (at > now).then_some(at), options: *options, group, dedup, payload };
+        self.commit(&Op::Push { id, contents });
         id
     }
 
-    fn push_deduped(&mut self, payload: &[u8], options: &JobOptions, dedup: &DedupOptions<'_>, key: &[u8]) -> (JobId, Fate) {
+    fn push_deduped(
+        &mut self,
+        payload: &[u8],
+        options: &JobOptions,
+        group: Option<&[u8]>,
+        dedup: &DedupOptions<'_>,
+        key: &[u8],
+    ) -> (JobId, Fate) {
         let now = self.now();
         let op_key = DedupKey { key, window_ms: dedup.window_ms };
         let (fate, id) = fate(self.queue, key, dedup, now);
         let at = options.when.at(now);
         match fate {
-            Fate::Stored => return (self.push_new(payload, options, Some(op_key)), fate),
+            Fate::Stored => return (self.push_new(payload, options, group, Some(op_key)), fate),
             Fate::Dropped => self.effects.refused_duplicate(),
             Fate::Held => {
                 let due = (at > now).then_some(at);
-                self.commit(&Op::Hold { due, options: *options, dedup: op_key, payload });
+                let contents = Contents { due, options: *options, group, dedup: Some(op_key), payload };
+                self.commit(&Op::Hold { contents });
             }
             Fate::Replaced => {
                 // Replacing may put the job off, but not past MAXWAIT after the first push.

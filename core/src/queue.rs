@@ -3,11 +3,14 @@
 use std::cmp::Reverse;
 
 use crate::dedup::Dedup;
+use crate::groups::Groups;
 use crate::id::JobId;
 use crate::job::{Job, Links, NameId, Reason, Slot, State};
 use crate::names::Names;
+use crate::pause::{Pause, Side};
 use crate::policy::Policy;
-use crate::ready::{Ready, ReadyKey};
+use crate::rate::Grants;
+use crate::ready::{merge, Ready, ReadyKey};
 use crate::slab::Slab;
 use crate::sorted::Sorted;
 
@@ -43,7 +46,20 @@ pub(crate) struct Header {
     /// The longest lease it ever gave: a deadline further ahead than that has expired, because
     /// the clock must have stepped back.
     pub(crate) longest_lease_ms: u64,
+    pub(crate) paused_out: Option<Pause>,
+    pub(crate) paused_in: Option<Pause>,
     pub(crate) totals: Totals,
+}
+
+/// Why nothing is leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// A pause.
+    Paused,
+    /// CONCURRENCY.
+    Concurrency,
+    /// RATE, until this time, Unix ms.
+    RateUntil(u64),
 }
 
 /// A queue with all its jobs: the value of one key.
@@ -67,6 +83,9 @@ pub struct Queue {
     pub(crate) ttl: ByTime,
     pub(crate) names: Names,
     pub(crate) dedup: Dedup,
+    pub(crate) groups: Groups,
+    /// When leases were granted, for RATE.
+    pub(crate) grants: Grants,
     /// Payload bytes by state.
     pub(crate) bytes: [u64; 5],
     /// How many delayed jobs were delivered in this budget.
@@ -86,6 +105,8 @@ impl Queue {
                 last_token: 0,
                 newest_ms: 0,
                 longest_lease_ms: 0,
+                paused_out: None,
+                paused_in: None,
                 totals: Totals::default(),
             },
             jobs: Slab::new(),
@@ -99,6 +120,8 @@ impl Queue {
             ttl: Sorted::new(),
             names: Names::default(),
             dedup: Dedup::default(),
+            groups: Groups::new(),
+            grants: Grants::default(),
             bytes: [0; 5],
             retrying: 0,
             with_more: 0,
@@ -125,15 +148,45 @@ impl Queue {
         self.by_id.len()
     }
 
-    /// Whether a job could be leased now.
-    pub fn has_ready(&self) -> bool {
-        self.ready.len() > 0
+    /// Whether it is worth trying to lease at `now`.
+    pub fn may_lease(&self, now: u64) -> bool {
+        self.barred(now).is_none() && (self.ready.len() > 0 || self.groups.any_in_turn(now))
+    }
+
+    /// Why nothing at all is leased at `now`, however much is ready.
+    pub(crate) fn barred(&self, now: u64) -> Option<Held> {
+        if Pause::on(self.head.paused_out.as_ref(), now).is_some() {
+            return Some(Held::Paused);
+        }
+        if self.is_at_concurrency() {
+            return Some(Held::Concurrency);
+        }
+        self.grants.barred_until(now, self.head.policy.rate()).map(Held::RateUntil)
+    }
+
+    /// A pause that was set and not ended yet; its time may be over.
+    pub(crate) fn pause(&self, side: Side<'_>) -> Option<&Pause> {
+        match side {
+            Side::Out => self.head.paused_out.as_ref(),
+            Side::In => self.head.paused_in.as_ref(),
+            Side::Group(name) => self.groups.get(self.groups.find(name)?)?.pause.as_ref(),
+        }
+    }
+
+    /// Whether as many leases are out as CONCURRENCY allows.
+    pub(crate) fn is_at_concurrency(&self) -> bool {
+        self.head.policy.concurrency().is_some_and(|limit| self.leased.len() as u64 >= limit)
+    }
+
+    /// Ready jobs in the order of PEEK: priority, place, id.
+    pub(crate) fn ready_after(&self, after: Option<ReadyKey>) -> impl Iterator<Item = (ReadyKey, Slot)> + '_ {
+        merge(self.ready.after(after), self.groups.ready_after(after))
     }
 
     /// The number of jobs in a state.
     pub fn count(&self, state: State) -> usize {
         match state {
-            State::Ready => self.ready.len(),
+            State::Ready => self.ready.len().saturating_add(self.groups.ready()),
             State::Delayed => self.delayed.len(),
             State::Leased => self.leased.len(),
             State::Dead => self.dead.iter().fold(0, |sum, dead| sum.saturating_add(dead.len())),
@@ -167,9 +220,18 @@ impl Queue {
         let expiry = expiry.map(|at| at.max(no_expiry_before));
         let due = self.delayed.first().map(|((at, _), _)| at);
         let ttl = self.ttl.first().map(|((at, _), _)| at);
+        let ready = self.count(State::Ready) > 0;
+        // What only opens a door is an event if somebody may be waiting behind it, and once.
+        let reopens = match self.barred(now).filter(|_| ready) {
+            Some(Held::RateUntil(at)) => Some(at),
+            Some(_) => None,
+            None => self.groups.next_wake(now),
+        };
+        let pauses = [&self.head.paused_out, &self.head.paused_in].into_iter().flatten().filter_map(|pause| pause.until).min();
+        let group_pause = self.groups.next_pause_end().map(|(at, _)| at);
         let window = self.dedup.first_window().map(|(at, _)| *at);
         let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now)).min();
-        [expiry, due, ttl, window, retention].into_iter().flatten().min()
+        [expiry, due, ttl, window, retention, reopens, pauses, group_pause, self.groups.next_idle()].into_iter().flatten().min()
     }
 
     /// The oldest job that is finished or dead, and since when it is.
@@ -216,6 +278,8 @@ impl Queue {
             self.names.bytes(),
             self.held_since.bytes(),
             self.dedup.bytes(),
+            self.groups.bytes(),
+            self.grants.bytes(),
             orders.fold(0, |sum, order| sum.saturating_add(order.bytes())),
         ];
         parts.into_iter().fold(0, usize::saturating_add)
@@ -236,6 +300,10 @@ impl Queue {
         self.jobs.get(self.slot_of(id)?)
     }
 
+    pub(crate) fn group(&self, job: &Job) -> Option<&[u8]> {
+        Some(&self.groups.get(job.more().group?)?.name)
+    }
+
     pub(crate) fn consumer(&self, job: &Job) -> Option<&[u8]> {
         Some(&self.names.get(job.more().consumer?)?.text)
     }
@@ -245,20 +313,40 @@ impl Queue {
         let Some(job) = self.jobs.get(slot) else { return };
         let (id, state, size, more) = (job.id, job.state, job.bytes(), job.more());
         let (until, deliveries, reason, consumer) = (more.until, more.deliveries, more.reason, more.consumer);
-        let delivered_at = more.last_delivered_at;
+        let (delivered_at, group, token, place) = (more.last_delivered_at, more.group, more.token, job.place);
         let ttl_at = job.ttl_at();
         if let Some(bytes) = self.bytes.get_mut(state as usize) {
             *bytes = bytes.saturating_add(size);
         }
         match state {
-            State::Ready => self.ready.insert(ready_key(job), back_since(job), slot),
+            State::Ready => {
+                let (key, since) = (ready_key(job), back_since(job));
+                match group {
+                    Some(group) => {
+                        self.ready.since.insert((since.unwrap_or(key.1), id), ());
+                        self.groups.insert_ready(group, key, slot);
+                    }
+                    None => {
+                        if !self.groups.is_empty() && !self.ready.has_priority(key.0) {
+                            self.groups.bare_arrives(key.0);
+                        }
+                        self.ready.insert(key, since, slot);
+                    }
+                }
+            }
             State::Delayed => {
-                self.delayed.insert((job.place, id), slot);
+                if let (Some(group), true) = (group, token > 0) {
+                    self.groups.count_retrying(group, true);
+                }
+                self.delayed.insert((place, id), slot);
                 self.retrying = self.retrying.saturating_add(u64::from(deliveries > 0));
             }
             State::Leased => {
                 self.leased.insert((until, id), slot);
                 self.held_since.insert((delivered_at, id), ());
+                if let Some(group) = group {
+                    self.groups.count_leased(group, true);
+                }
                 self.link_lease(slot, consumer);
             }
             State::Dead => {
@@ -280,20 +368,35 @@ impl Queue {
         let Some(job) = self.jobs.get(slot) else { return };
         let (id, state, size, more) = (job.id, job.state, job.bytes(), job.more());
         let (until, deliveries, reason) = (more.until, more.deliveries, more.reason);
-        let delivered_at = more.last_delivered_at;
+        let (delivered_at, group, token, place) = (more.last_delivered_at, more.group, more.token, job.place);
         let ttl_at = job.ttl_at();
         if let Some(bytes) = self.bytes.get_mut(state as usize) {
             *bytes = bytes.saturating_sub(size);
         }
         match state {
-            State::Ready => self.ready.remove(ready_key(job), back_since(job)),
+            State::Ready => {
+                let (key, since) = (ready_key(job), back_since(job));
+                match group {
+                    Some(group) => {
+                        self.ready.since.remove(&(since.unwrap_or(key.1), id));
+                        self.groups.remove_ready(group, key);
+                    }
+                    None => self.ready.remove(key, since),
+                }
+            }
             State::Delayed => {
-                self.delayed.remove(&(job.place, id));
+                if let (Some(group), true) = (group, token > 0) {
+                    self.groups.count_retrying(group, false);
+                }
+                self.delayed.remove(&(place, id));
                 self.retrying = self.retrying.saturating_sub(u64::from(deliveries > 0));
             }
             State::Leased => {
                 self.leased.remove(&(until, id));
                 self.held_since.remove(&(delivered_at, id));
+                if let Some(group) = group {
+                    self.groups.count_leased(group, false);
+                }
                 self.unlink_lease(slot);
             }
             State::Dead => {
@@ -313,6 +416,7 @@ impl Queue {
     /// Puts a leased job at the head of its consumer's list.
     fn link_lease(&mut self, slot: Slot, consumer: Option<NameId>) {
         let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) else { return };
+        name.leases = name.leases.saturating_add(1);
         let after = name.leased.replace(slot);
         if let Some(job) = self.jobs.get_mut(slot) {
             job.more_mut().links = Links { before: None, after };
@@ -326,6 +430,9 @@ impl Queue {
         let Some(job) = self.jobs.get_mut(slot) else { return };
         let more = job.more_mut();
         let (links, consumer) = (std::mem::take(&mut more.links), more.consumer);
+        if let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) {
+            name.leases = name.leases.saturating_sub(1);
+        }
         match links.before {
             Some(before) => {
                 if let Some(job) = self.jobs.get_mut(before) {

@@ -205,7 +205,7 @@ impl Run<'_, '_> {
         let mut from = None;
         while chosen.len() < n {
             let mut skip_to = None;
-            for (key, _) in self.queue.ready.after(from) {
+            for (key, _) in self.queue.ready_after(from) {
                 if before.is_some_and(|before| key.1 >= before) {
                     skip_to = Some((key.0, u64::MAX, JobId::MAX));
                     break;

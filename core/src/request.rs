@@ -4,7 +4,8 @@ use crate::args::{self, Args, Keyword};
 use crate::error::{quote, Error};
 use crate::id::JobId;
 use crate::job::{Reason, State};
-use crate::limits::{LEASE_BYTES, LOOK_BEYOND, MAX_BATCH, MAX_COUNT, MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_PEEK, MAX_SPAN_MS, BATCH_ROOM};
+use crate::limits::{LEASE_BYTES, MAX_ERROR, LOOK_BEYOND, MAX_BATCH, MAX_COUNT, MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_PEEK, MAX_SPAN_MS, BATCH_ROOM};
+use crate::pause::Side;
 use crate::policy::Setting;
 use crate::table::Verb;
 use crate::view::Cursor;
@@ -45,6 +46,15 @@ pub struct JobOptions {
     pub max_deliveries: Option<u64>,
     /// TTL in ms; 0: none.
     pub ttl_ms: u64,
+}
+
+/// GROUP and DEDUP of a push.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ties<'a> {
+    /// GROUP.
+    pub group: Option<&'a [u8]>,
+    /// DEDUP or DEDUPS.
+    pub dedup: Option<DedupOptions<'a>>,
 }
 
 /// DEDUP and DEDUPS: what becomes of a job whose key is taken.
@@ -165,7 +175,7 @@ pub struct RedriveMany {
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields carry the names of the commands' arguments")]
 pub enum Request<'a> {
-    Push { payloads: &'a [&'a [u8]], many: bool, options: JobOptions, dedup: Option<DedupOptions<'a>> },
+    Push { payloads: &'a [&'a [u8]], many: bool, options: JobOptions, ties: Ties<'a> },
     Lease { consumer: &'a [u8], options: LeaseOptions },
     Ack { pairs: Pairs<'a>, result: Option<&'a [u8]> },
     AckLease { id: JobId, token: u64, consumer: &'a [u8], options: LeaseOptions },
@@ -186,6 +196,10 @@ pub enum Request<'a> {
     Peek { state: State, cursor: Option<Cursor>, count: u64, payload: bool },
     Len { state: Option<State> },
     Info { json: bool },
+    Pause { side: Side<'a>, for_ms: Option<u64>, reason: &'a [u8] },
+    Resume { side: Side<'a> },
+    Groups { after: Option<&'a [u8]>, count: u64 },
+    Consumers { after: Option<&'a [u8]>, count: u64 },
     Create { settings: Vec<Setting> },
     Alter { settings: Vec<Setting> },
 }
@@ -248,6 +262,19 @@ pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, E
                 _ => return Err(Error::unknown_option(word)),
             },
         },
+        Verb::Pause => pause(&mut args)?,
+        Verb::Resume => match side(&mut args)? {
+            (side, None, None) => Request::Resume { side },
+            _ => return Err(Error::new("syntax error: RQ.RESUME takes OUT, IN or GROUP only")),
+        },
+        Verb::Groups => {
+            let (after, count) = listing(&mut args)?;
+            Request::Groups { after, count }
+        }
+        Verb::Consumers => {
+            let (after, count) = listing(&mut args)?;
+            Request::Consumers { after, count }
+        }
         Verb::Create => Request::Create { settings: settings(&mut args)? },
         Verb::Alter => {
             let settings = settings(&mut args)?;
@@ -272,6 +299,7 @@ fn once<T>(option: &str, slot: &mut Option<T>, value: T) -> Result<(), Error> {
 
 fn push<'a>(args: &mut Args<'a>, payloads: &'a [&'a [u8]], many: bool) -> Result<Request<'a>, Error> {
     let (mut when, mut priority, mut lease_ms, mut max_deliveries, mut ttl_ms) = (None, None, None, None, None);
+    let mut group = None;
     let (mut keys, mut window_ms, mut replace, mut max_wait_ms, mut keep_last) = (None, None, None, None, None);
     while let Some((name, word)) = args.option() {
         match name.as_bytes() {
@@ -283,6 +311,7 @@ fn push<'a>(args: &mut Args<'a>, payloads: &'a [&'a [u8]], many: bool) -> Result
                 once("MAXDELIVERIES", &mut max_deliveries, args.number("MAXDELIVERIES", 0, MAX_DELIVERIES)?)?;
             }
             b"TTL" => once("TTL", &mut ttl_ms, args.number("TTL", 1, MAX_SPAN_MS)?)?,
+            b"GROUP" => once("GROUP", &mut group, group_name(args.value("GROUP")?)?)?,
             b"DEDUP" if !many => once("DEDUP", &mut keys, dedup_keys(args, "DEDUP", 1)?)?,
             b"DEDUPS" if many => once("DEDUPS", &mut keys, dedup_keys(args, "DEDUPS", payloads.len())?)?,
             b"WINDOW" => once("WINDOW", &mut window_ms, args.number("WINDOW", 1, MAX_SPAN_MS)?)?,
@@ -323,13 +352,20 @@ fn push<'a>(args: &mut Args<'a>, payloads: &'a [&'a [u8]], many: bool) -> Result
         max_deliveries,
         ttl_ms: ttl_ms.unwrap_or(0),
     };
-    Ok(Request::Push { payloads, many, options, dedup })
+    Ok(Request::Push { payloads, many, options, ties: Ties { group, dedup } })
 }
 
 fn dedup_keys<'a>(args: &mut Args<'a>, option: &str, n: usize) -> Result<&'a [&'a [u8]], Error> {
     let keys = args.take(n).ok_or_else(|| Error::new(format!("syntax error: {option} needs {n} keys, one per payload")))?;
     keys.iter().try_for_each(|key| dedup_key(key).map(|_| ()))?;
     Ok(keys)
+}
+
+fn group_name(name: &[u8]) -> Result<&[u8], Error> {
+    if name.len() > MAX_NAME {
+        return Err(Error::new(format!("a group's name has at most {MAX_NAME} bytes, not {}", name.len())));
+    }
+    Ok(name)
 }
 
 fn dedup_key(key: &[u8]) -> Result<&[u8], Error> {
@@ -467,7 +503,7 @@ fn nack<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
     if dead.is_some() && delay_ms.is_some() {
         return Err(Error::twice("DEAD"));
     }
-    let error = error.map(|text| text.get(..crate::limits::MAX_ERROR).unwrap_or(text));
+    let error = error.map(|text| text.get(..MAX_ERROR).unwrap_or(text));
     Ok(Request::Nack { pairs, delay_ms, error, dead: dead.is_some() })
 }
 
@@ -587,6 +623,47 @@ fn peek<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
         }
     }
     Ok(Request::Peek { state, cursor: cursor.flatten(), count: count.unwrap_or(10), payload: nopayload.is_none() })
+}
+
+/// OUT, IN or GROUP; FOR; REASON.
+type PauseArgs<'a> = (Side<'a>, Option<u64>, Option<&'a [u8]>);
+
+fn side<'a>(args: &mut Args<'a>) -> Result<PauseArgs<'a>, Error> {
+    let (mut side, mut for_ms, mut reason) = (None, None, None);
+    while let Some((name, word)) = args.option() {
+        match name.as_bytes() {
+            b"OUT" => once("OUT", &mut side, Side::Out)?,
+            b"IN" => once("IN", &mut side, Side::In)?,
+            b"GROUP" => match side {
+                // OUT is what a group's pause is anyway.
+                None | Some(Side::Out) => side = Some(Side::Group(group_name(args.value("GROUP")?)?)),
+                Some(_) => return Err(Error::twice("GROUP")),
+            },
+            b"FOR" => once("FOR", &mut for_ms, args.number("FOR", 1, MAX_SPAN_MS)?)?,
+            b"REASON" => once("REASON", &mut reason, args.value("REASON")?)?,
+            _ => return Err(Error::unknown_option(word)),
+        }
+    }
+    Ok((side.unwrap_or(Side::Out), for_ms, reason))
+}
+
+fn pause<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
+    let (side, for_ms, reason) = side(args)?;
+    let reason = reason.unwrap_or(&[]);
+    Ok(Request::Pause { side, for_ms, reason: reason.get(..MAX_ERROR).unwrap_or(reason) })
+}
+
+/// AFTER name, COUNT n.
+fn listing<'a>(args: &mut Args<'a>) -> Result<(Option<&'a [u8]>, u64), Error> {
+    let (mut after, mut count) = (None, None);
+    while let Some((name, word)) = args.option() {
+        match name.as_bytes() {
+            b"AFTER" => once("AFTER", &mut after, args.value("AFTER")?)?,
+            b"COUNT" => once("COUNT", &mut count, args.number("COUNT", 1, MAX_PEEK)?)?,
+            _ => return Err(Error::unknown_option(word)),
+        }
+    }
+    Ok((after, count.unwrap_or(MAX_PEEK)))
 }
 
 fn settings(args: &mut Args<'_>) -> Result<Vec<Setting>, Error> {

@@ -3,7 +3,7 @@
 use crate::due::{in_future, max_deliveries, spent};
 use crate::effects::Run;
 use crate::id::JobId;
-use crate::job::{Hold, Reason, Settled};
+use crate::job::{Hold, Reason, Settled, State};
 use crate::op::Op;
 
 /// Done, or will be retried.
@@ -103,6 +103,9 @@ impl Run<'_, '_> {
         }
         let Some(job) = self.queue.job(id) else { return GONE };
         let (now, more) = (self.turn.now, job.more());
+        if job.state != State::Leased && !self.queue.has_place_for(more.group, job.state == State::Delayed, now) {
+            return NO;
+        }
         let mut deadline = now.saturating_add(lease_ms.unwrap_or(more.lease_ms));
         let max_run = self.queue.head.policy.max_run_ms();
         if max_run > 0 {

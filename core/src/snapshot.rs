@@ -1,11 +1,13 @@
 //! A whole queue as batches of ops, and back; and batches from a primary onto a queue.
 
 use crate::apply::Applied;
-use crate::codec::{decode, encode, encode_job};
+use crate::codec::{decode, encode};
 use crate::effects::Effects;
 use crate::limits::{MAX_BATCH, SNAPSHOT_CHUNK};
-use crate::op::Op;
+use crate::groups::Groups;
+use crate::op::{GroupState, Op, QueueTurns};
 use crate::queue::Queue;
+use crate::stored::encode_job;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// The first byte of a stored job; the rest of it is written without a copy of the job.
@@ -28,7 +30,7 @@ impl Queue {
                 batch.begin(self.head.newest_ms);
             }
             batch.byte(PUT);
-            encode_job(job, self.consumer(job), &mut batch);
+            encode_job(job, self.consumer(job), self.group(job), &mut batch);
         }
         for (key, owner) in self.dedup.iter() {
             let held = owner.held.as_ref().map_or(0, |held| held.payload.len());
@@ -38,6 +40,20 @@ impl Queue {
                 batch.begin(self.head.newest_ms);
             }
             encode(&Op::Key { key, owner: Box::new(owner.clone()) }, &mut batch);
+        }
+        for (_, group) in self.groups.after(None) {
+            if batch.bytes().len() > SNAPSHOT_CHUNK {
+                emit(batch.bytes());
+                batch.clear();
+                batch.begin(self.head.newest_ms);
+            }
+            let state = GroupState { pause: group.pause.clone(), turns: Groups::turns_of(group), grants: group.grants.clone() };
+            encode(&Op::Group { name: &group.name, state: Box::new(state) }, &mut batch);
+        }
+        let (counter, bare) = self.groups.turns();
+        let turns = QueueTurns { counter, bare, grants: self.grants.clone() };
+        if turns != QueueTurns::default() {
+            encode(&Op::Turns(Box::new(turns)), &mut batch);
         }
         emit(batch.bytes());
     }
@@ -150,6 +166,11 @@ impl Loader {
                     let ordered = queue.dedup.iter().next_back().is_none_or(|(last, _)| last[..] < **key);
                     if !ordered || owner.job > queue.head.last_id || queue.apply_op(&op, now) == Applied::Nothing {
                         return Err(reader.wrong("a dedup key that does not fit"));
+                    }
+                }
+                (Some(queue), Op::Group { .. } | Op::Turns(_)) => {
+                    if queue.apply_op(&op, now) == Applied::Nothing {
+                        return Err(reader.wrong("a group without jobs"));
                     }
                 }
                 _ => return Err(reader.wrong("not the ops of a snapshot")),

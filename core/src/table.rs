@@ -23,6 +23,10 @@ pub enum Verb {
     Peek,
     Len,
     Info,
+    Pause,
+    Resume,
+    Groups,
+    Consumers,
     Create,
     Alter,
     Apply,
@@ -88,12 +92,12 @@ macro_rules! command {
 /// All commands, in the order of [`Verb`].
 pub static COMMANDS: &[Command] = &[
     command!(Push, "rq.push", -3, "write deny-oom fast", Insert,
-        "key payload [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms] [DEDUP dkey] [WINDOW ms] [REPLACE] [MAXWAIT ms] [KEEPLAST]",
+        "key payload [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms] [GROUP g] [DEDUP dkey] [WINDOW ms] [REPLACE] [MAXWAIT ms] [KEEPLAST]",
         "Adds a job. Makes the queue if there is none.",
         "O(log n)",
         "The job's id. With DEDUP [id, code], the id being the winner's: 1 stored, 0 duplicate, dropped, 2 replaced the waiting one, 3 held behind the leased one."),
     command!(MPush, "rq.mpush", -4, "write deny-oom", Insert,
-        "key n payload [payload ...] [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms] [DEDUPS dkey [dkey ...]] [WINDOW ms]",
+        "key n payload [payload ...] [DELAY ms | AT unix-ms] [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms] [GROUP g] [DEDUPS dkey [dkey ...]] [WINDOW ms]",
         "Adds several jobs with the same options, all or nothing.",
         "O(k log n) for k jobs",
         "Array of ids, with DEDUPS of [id, code]."),
@@ -177,13 +181,33 @@ pub static COMMANDS: &[Command] = &[
         "Shows the policy, the counts and the totals of a queue.",
         "O(1)",
         "Map, or with JSON one string; null if there is no queue."),
+    command!(Pause, "rq.pause", -2, "write deny-oom fast", Insert,
+        "key [OUT | IN] [FOR ms] [GROUP g] [REASON text]",
+        "Pauses leasing (OUT), pushing (IN) or the leasing of one group, for a time or until RQ.RESUME. A pause never gets shorter by another one. Workers can always settle and extend what they have.",
+        "O(1)",
+        "When it ends, Unix ms; 0 if it does not end by itself."),
+    command!(Resume, "rq.resume", -2, "write fast", Update,
+        "key [OUT | IN] [GROUP g]",
+        "Ends a pause.",
+        "O(1)",
+        "1 ended, 0 there was none."),
+    command!(Groups, "rq.groups", -2, "readonly", Read,
+        "key [AFTER name] [COUNT n]",
+        "Shows the groups by name, at most COUNT (1000).",
+        "O(log n + COUNT)",
+        "Array of [name, ready, leased, retrying, jobs, paused-until]; paused-until is null for a group that is not paused and 0 for a pause without end."),
+    command!(Consumers, "rq.consumers", -2, "readonly", Read,
+        "key [AFTER name] [COUNT n]",
+        "Shows the consumers that a job remembers, by name, at most COUNT (1000).",
+        "O(log n + COUNT)",
+        "Array of [name, leased, jobs]."),
     command!(Create, "rq.create", -2, "write deny-oom fast", Insert,
-        "key [LEASE ms] [MAXRUN ms] [MAXDELIVERIES n] [MAXEXPIRIES n] [BACKOFF base max] [JITTER full | equal | none] [EXPIRYBACKOFF no | yes] [KEEPDONE n] [KEEPDONEMS ms] [KEEPDONEBYTES n] [KEEPDEAD n] [KEEPDEADMS ms] [KEEPDEADBYTES n] [MAXLIVE n] [MAXLIVEBYTES n]",
+        "key [LEASE ms] [MAXRUN ms] [MAXDELIVERIES n] [MAXEXPIRIES n] [BACKOFF base max] [JITTER full | equal | none] [EXPIRYBACKOFF no | yes] [KEEPDONE n] [KEEPDONEMS ms] [KEEPDONEBYTES n] [KEEPDEAD n] [KEEPDEADMS ms] [KEEPDEADBYTES n] [MAXLIVE n] [MAXLIVEBYTES n] [CONCURRENCY n] [RATE n ms] [GROUPORDER no | yes] [GROUPLIMIT n] [GROUPRATE n ms] [AGING ms]",
         "Makes a queue, or sets the named options of the one that is there.",
         "O(1)",
         "1 made, 0 was there."),
     command!(Alter, "rq.alter", -4, "write fast", Update,
-        "key [LEASE ms] [MAXRUN ms] [MAXDELIVERIES n] [MAXEXPIRIES n] [BACKOFF base max] [JITTER full | equal | none] [EXPIRYBACKOFF no | yes] [KEEPDONE n] [KEEPDONEMS ms] [KEEPDONEBYTES n] [KEEPDEAD n] [KEEPDEADMS ms] [KEEPDEADBYTES n] [MAXLIVE n] [MAXLIVEBYTES n]",
+        "key [LEASE ms] [MAXRUN ms] [MAXDELIVERIES n] [MAXEXPIRIES n] [BACKOFF base max] [JITTER full | equal | none] [EXPIRYBACKOFF no | yes] [KEEPDONE n] [KEEPDONEMS ms] [KEEPDONEBYTES n] [KEEPDEAD n] [KEEPDEADMS ms] [KEEPDEADBYTES n] [MAXLIVE n] [MAXLIVEBYTES n] [CONCURRENCY n] [RATE n ms] [GROUPORDER no | yes] [GROUPLIMIT n] [GROUPRATE n ms] [AGING ms]",
         "Sets options of a queue that is there.",
         "O(1)",
         "OK."),
@@ -203,7 +227,7 @@ impl Verb {
 
     /// Whether an absent key is made into a queue.
     pub fn makes_queue(self) -> bool {
-        matches!(self, Verb::Push | Verb::MPush | Verb::Create | Verb::Apply)
+        matches!(self, Verb::Push | Verb::MPush | Verb::Pause | Verb::Create | Verb::Apply)
     }
 
     /// Whether it changes anything at all.

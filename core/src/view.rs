@@ -8,8 +8,9 @@ use crate::error::{quote, Error};
 use crate::id::{decimal, IdText, JobId};
 use crate::job::{Job, Reason, Slot, State};
 use crate::limits::PEEK_BYTES;
+use crate::pause::Pause;
 use crate::policy::Policy;
-use crate::queue::{ready_key, Queue};
+use crate::queue::{ready_key, Held, Queue};
 use crate::sink::Sink;
 
 /// Where a PEEK goes on: after this job in the order of its state. The job itself may be gone.
@@ -65,7 +66,7 @@ pub(crate) fn get_dedup(queue: &Queue, key: &[u8], now: u64, out: &mut dyn Sink)
 /// The map of a job.
 pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn Sink) {
     let more = job.more();
-    let fields = 26usize;
+    let fields = 27usize;
     out.map(if payload { fields } else { fields.saturating_sub(1) });
     let mut text = IdText::new();
     out.text("id");
@@ -74,6 +75,11 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
     out.text(job.state.name());
     out.text("priority");
     out.int(i64::from(job.priority));
+    out.text("group");
+    match queue.group(job) {
+        Some(group) => out.bulk(group),
+        None => out.null(),
+    }
     out.text("dedup");
     match &more.dedup {
         Some(key) => out.bulk(key),
@@ -155,7 +161,7 @@ pub(crate) fn peek(queue: &Queue, state: State, cursor: Option<Cursor>, count: u
     let slots: Box<dyn Iterator<Item = Slot>> = match state {
         State::Ready => {
             let after = cursor.map(|cursor| (Reverse(cursor.priority), cursor.time, cursor.id));
-            Box::new(queue.ready.after(after).map(|(_, slot)| slot))
+            Box::new(queue.ready_after(after).map(|(_, slot)| slot))
         }
         State::Delayed => Box::new(queue.delayed.after(by_time).map(|(_, slot)| slot)),
         State::Leased => Box::new(queue.leased.after(by_time).map(|(_, slot)| slot)),
@@ -226,6 +232,7 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
         ("trimmed-total", totals.trimmed),
         ("held-duplicates", held),
         ("held-bytes", held_bytes),
+        ("groups", queue.groups.len() as u64),
         ("dedup-keys", queue.dedup.len() as u64),
         ("local-duplicates", turn.local.duplicates),
         ("local-full", turn.local.full),
@@ -239,14 +246,29 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
         ("oldest-dead-ms", age(queue.oldest(State::Dead).map(|(since, _)| since))),
         ("next-due-at", queue.delayed.first().map(|((at, _), _)| at)),
     ];
-    let pairs = [Policy::COUNT, counts.len(), sizes.len(), 1, ages.len(), totals.len()];
+    let pauses = [("paused-in", &queue.head.paused_in), ("paused-out", &queue.head.paused_out)];
+    let pairs = [Policy::COUNT, counts.len(), sizes.len(), 1, pauses.len(), pauses.len(), ages.len(), totals.len()];
     out.map(pairs.into_iter().sum());
     queue.head.policy.write(out);
     for (name, value) in counts.into_iter().chain(sizes) {
         number(out, name, value);
     }
     out.text("held");
-    out.text(if queue.has_ready() { "no" } else { "empty" });
+    out.text(held_name(queue, turn.now));
+    for (name, pause) in pauses {
+        let pause = Pause::on(pause.as_ref(), turn.now);
+        // When it ends; 0: only by RESUME; null: not paused.
+        out.text(name);
+        match pause {
+            Some(pause) => out.uint(pause.until.unwrap_or(0)),
+            None => out.null(),
+        }
+        out.text(&format!("{name}-reason"));
+        match pause.filter(|pause| !pause.reason.is_empty()) {
+            Some(pause) => out.bulk(&pause.reason),
+            None => out.null(),
+        }
+    }
     for (name, value) in ages {
         out.text(name);
         match value {
@@ -256,6 +278,49 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
     }
     for (name, value) in totals {
         number(out, name, value);
+    }
+}
+
+/// Why nothing would be leased now.
+fn held_name(queue: &Queue, now: u64) -> &'static str {
+    match queue.barred(now) {
+        Some(Held::Paused) => "paused",
+        Some(Held::Concurrency) => "concurrency",
+        Some(Held::RateUntil(_)) => "rate",
+        None if queue.count(State::Ready) == 0 => "empty",
+        None if queue.may_lease(now) => "no",
+        None => "groups",
+    }
+}
+
+/// Groups by name: `[name, ready, leased, retrying, jobs, paused-until]`, the last null if it is
+/// not paused and 0 if it has no end.
+pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn, out: &mut dyn Sink) {
+    let page: Vec<_> = queue.groups.after(after).map(|(_, group)| group).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
+    out.array(page.len());
+    for group in page {
+        out.array(6);
+        out.bulk(&group.name);
+        out.uint(group.ready());
+        out.uint(group.leased);
+        out.uint(group.retrying);
+        out.uint(group.jobs);
+        match Pause::on(group.pause.as_ref(), turn.now) {
+            Some(pause) => out.uint(pause.until.unwrap_or(0)),
+            None => out.null(),
+        }
+    }
+}
+
+/// Consumers that a job remembers, by name: `[name, leased, jobs]`.
+pub(crate) fn consumers(queue: &Queue, after: Option<&[u8]>, count: u64, out: &mut dyn Sink) {
+    let page: Vec<_> = queue.names.after(after).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
+    out.array(page.len());
+    for name in page {
+        out.array(3);
+        out.bulk(&name.text);
+        out.uint(name.leases);
+        out.uint(name.jobs);
     }
 }
 

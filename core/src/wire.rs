@@ -60,6 +60,7 @@ pub(crate) struct Writer {
     name: (usize, usize),
     error: (usize, usize),
     blob: (usize, usize),
+    group: (usize, usize),
 }
 
 impl Writer {
@@ -70,6 +71,7 @@ impl Writer {
             self.name = (0, 0);
             self.error = (0, 0);
             self.blob = (0, 0);
+            self.group = (0, 0);
             self.bytes.push(VERSION);
             self.number(now);
         }
@@ -138,6 +140,11 @@ impl Writer {
         self.error = self.repeated(text, self.error);
     }
 
+    /// A group's name, likewise.
+    pub(crate) fn group(&mut self, text: &[u8]) {
+        self.group = self.repeated(text, self.group);
+    }
+
     /// A result, likewise.
     pub(crate) fn blob(&mut self, bytes: &[u8]) {
         self.blob = self.repeated(bytes, self.blob);
@@ -165,12 +172,13 @@ pub(crate) struct Reader<'a> {
     name: Option<&'a [u8]>,
     error: Option<&'a [u8]>,
     blob: Option<&'a [u8]>,
+    group: Option<&'a [u8]>,
 }
 
 impl<'a> Reader<'a> {
     /// Reads the head of a batch; the reader, and the batch's time.
     pub(crate) fn open(bytes: &'a [u8]) -> Result<(Reader<'a>, u64), Malformed> {
-        let mut reader = Reader { bytes, at: 0, before: Before::default(), name: None, error: None, blob: None };
+        let mut reader = Reader { bytes, at: 0, before: Before::default(), name: None, error: None, blob: None, group: None };
         if reader.byte()? != VERSION {
             return Err(Malformed { at: 0, what: "a version that this module does not know: upgrade it" });
         }
@@ -274,6 +282,12 @@ impl<'a> Reader<'a> {
         let error = self.repeated(self.error, crate::limits::MAX_ERROR)?;
         self.error = Some(error);
         Ok(error)
+    }
+
+    pub(crate) fn group(&mut self) -> Result<&'a [u8], Malformed> {
+        let group = self.repeated(self.group, crate::limits::MAX_NAME)?;
+        self.group = Some(group);
+        Ok(group)
     }
 
     pub(crate) fn blob(&mut self) -> Result<&'a [u8], Malformed> {
