@@ -98,8 +98,9 @@ impl<'a> Args<'a> {
         let value = self.value("PRIORITY")?;
         std::str::from_utf8(value)
             .ok()
-            .filter(|text| !text.starts_with('+'))
             .and_then(|text| text.parse().ok())
+            // One spelling, as all numbers have: no sign without need, no leading zeros.
+            .filter(|n: &i8| n.to_string().as_bytes() == value)
             .ok_or_else(|| Error::range("PRIORITY", value, -128, 127))
     }
 

@@ -96,11 +96,11 @@ impl Run<'_, '_> {
     }
 
     pub(crate) fn extend(&mut self, id: JobId, token: u64, lease_ms: Option<u64>) -> i64 {
-        match self.hold(id, token) {
+        let hold = match self.hold(id, token) {
             None => return GONE,
-            Some(Hold::Live | Hold::Late) => {}
+            Some(hold @ (Hold::Live | Hold::Late)) => hold,
             Some(_) => return NO,
-        }
+        };
         let Some(job) = self.queue.job(id) else { return GONE };
         let (now, more) = (self.turn.now, job.more());
         if job.state != State::Leased && !self.queue.has_place_for(more.group, job.state == State::Delayed, now) {
@@ -115,7 +115,9 @@ impl Run<'_, '_> {
             }
             deadline = deadline.min(end);
         }
-        self.commit(&Op::Extend { id, deadline });
+        if hold == Hold::Late || deadline != more.until {
+            self.commit(&Op::Extend { id, deadline });
+        }
         YES
     }
 }

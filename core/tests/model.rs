@@ -16,29 +16,85 @@ mod model {
     pub mod view;
 }
 
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
-use model::run::Run;
+use model::run::{Marks, Run};
 use model::steps::steps;
 
 #[test]
 fn the_queue_and_the_reference_agree() {
-    let mut config = Config { failure_persistence: None, ..Config::default() };
+    let mut config = Config { failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
     if config.rng_seed == RngSeed::Random {
         config.rng_seed = RngSeed::Fixed(20_240_229);
     }
+    // Panics are differences as well: caught, shrunk, and shown once with what led to them.
+    std::panic::set_hook(Box::new(|_| {}));
+    let marks = RefCell::new(Marks::new());
     let result = TestRunner::new(config).run(&steps(), |steps| {
         let mut run = Run::new();
         for step in steps {
-            if let Err(difference) = run.step(step) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| run.step(step)));
+            if let Err(difference) = outcome.unwrap_or_else(|payload| Err(message(&*payload))) {
                 return Err(TestCaseError::fail(format!("{difference}\n\n{}\n", run.transcript())));
             }
         }
+        for (what, times) in run.marks {
+            *marks.borrow_mut().entry(what).or_default() += times;
+        }
         Ok(())
     });
+    drop(std::panic::take_hook());
     if let Err(error) = result {
         let text = error.to_string();
         // The list of steps as values is of no use beside the list of commands.
         panic!("{}", text.split("\nminimal failing input").next().unwrap_or(&text));
     }
+    saw_enough(&marks.borrow());
+}
+
+/// What a token is good for, by verb: exactly these codes must have been seen.
+const TOKENS: &[(&str, &[(&str, &str)])] = &[
+    ("live", &[("ACK", "1"), ("NACK", "1"), ("NACK", "2"), ("RELEASE", "1"), ("EXTEND", "1"), ("EXTEND", "0")]),
+    // Only expiry leaves it good; 2 is NACK DEAD.
+    ("late", &[("ACK", "1"), ("NACK", "1"), ("NACK", "2"), ("RELEASE", "1"), ("EXTEND", "1"), ("EXTEND", "0")]),
+    ("late and dead", &[("ACK", "1"), ("NACK", "2"), ("RELEASE", "0"), ("EXTEND", "0")]),
+    // The same verb again: the same code. Another verb: 0.
+    ("spent by nack 1", &[("ACK", "0"), ("NACK", "1"), ("RELEASE", "0"), ("EXTEND", "0")]),
+    ("spent by nack 2", &[("ACK", "0"), ("NACK", "2"), ("RELEASE", "0"), ("EXTEND", "0")]),
+    ("spent by release 1", &[("ACK", "0"), ("NACK", "0"), ("RELEASE", "1"), ("EXTEND", "0")]),
+    ("stale", &[("ACK", "0"), ("NACK", "0"), ("RELEASE", "0"), ("EXTEND", "0")]),
+    ("gone", &[("ACK", "-1"), ("NACK", "-1"), ("RELEASE", "-1"), ("EXTEND", "-1")]),
+];
+
+/// What else must have been seen.
+const OTHERS: &[&str] = &[
+    "RQ.LEASE: waits", "RQ.ACKLEASE: waits", "granted to a client that blocked", "drawn at random", "refused",
+    "RQ.ALTER: NOQUEUE", "RQ.CREATE: 0", "RQ.CREATE: 1", "RQ.PEEK: more true", "RQ.PEEK: more false",
+    "RQ.REAP: \"ready\"", "RQ.REAP: \"delayed\"", "RQ.REAP: \"dead\"", "RQ.REDRIVE: 1", "RQ.REDRIVE: 0", "RQ.REDRIVE: -1",
+    "RQ.REDRIVE: more 0", "RQ.REDRIVE: more 1", "RQ.SET: 1", "RQ.SET: 0", "RQ.SET: -1",
+    "dead: failed", "dead: expired-lease", "dead: rejected", "dead: ttl",
+    "rq.push", "rq.lease", "rq.ack", "rq.nack", "rq.release", "rq.expire", "rq.dead", "rq.redrive", "rq.del",
+];
+
+/// A run in which nothing happened would pass as well: so what happened is counted.
+fn saw_enough(marks: &Marks) {
+    let mut expected: Vec<String> = OTHERS.iter().map(ToString::to_string).collect();
+    for (standing, codes) in TOKENS {
+        expected.extend(codes.iter().map(|(verb, code)| format!("RQ.{verb} {standing}: {code}")));
+    }
+    let missed: Vec<&String> = expected.iter().filter(|what| !marks.contains_key(*what)).collect();
+    assert!(missed.is_empty(), "never seen, the run was too short or the steps are badly weighed: {missed:?}");
+    let by_token = |what: &&String| TOKENS.iter().any(|(standing, _)| what.contains(&format!(" {standing}: ")));
+    let surplus: Vec<&String> = marks.keys().filter(by_token).filter(|what| !expected.contains(what)).collect();
+    assert!(surplus.is_empty(), "not what the contract says of a token: {surplus:?}");
+}
+
+/// What a panic said.
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    format!("a panic: {}", text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("?"))
 }

@@ -228,7 +228,6 @@ impl Reference {
         job.state = State::Dead;
         job.dead_at = now;
         job.reason = Some(reason);
-        job.drawn = None;
     }
 
     /// Lets a job wait until `due`, or makes it ready if that is not ahead.
@@ -253,7 +252,7 @@ impl Reference {
         let job = &mut self.jobs[n];
         job.state = State::Ready;
         job.place = job.old_place;
-        job.ready_since = now;
+        job.ready_since = now.max(job.place);
         job.drawn = None;
     }
 
@@ -267,7 +266,7 @@ impl Reference {
         let too_often = policy.max_expiries > 0 && job.budget_expiries >= policy.max_expiries;
         if job.deliveries_are_spent(&policy) || too_often {
             self.bury(n, now, "expired-lease");
-        } else if policy.expiry_backoff {
+        } else if policy.expiry_backoff && policy.backoff.0 > 0 {
             let attempt = job.budget_expiries;
             self.back_off(n, now, attempt);
         } else {
@@ -283,6 +282,10 @@ impl Reference {
         let id = if now > self.last_id.0 { (now, 0) } else { (self.last_id.0, self.last_id.1 + 1) };
         self.last_id = id;
         self.totals.pushed += 1;
+        // What is ready at once is placed by its id, so that pushes keep their order even if the
+        // clock steps back.
+        let delayed = due > now;
+        let due = if delayed { due } else { id.0 };
         self.jobs.push(Job {
             id,
             payload,
@@ -290,7 +293,7 @@ impl Reference {
             own_lease: options.lease,
             own_max_deliveries: options.max_deliveries,
             ttl: options.ttl,
-            state: if due > now { State::Delayed } else { State::Ready },
+            state: if delayed { State::Delayed } else { State::Ready },
             place: due,
             old_place: due,
             ready_since: due,
@@ -318,8 +321,8 @@ impl Reference {
         id
     }
 
-    /// Leases the first ready job, unless its payload is longer than `room`.
-    pub fn lease(&mut self, now: u64, consumer: &[u8], lease: Option<u64>, room: Option<u64>) -> Option<Job> {
+    /// Leases the first ready job, if the size of its payload fits.
+    pub fn lease(&mut self, now: u64, consumer: &[u8], lease: Option<u64>, fits: impl Fn(u64) -> bool) -> Option<Job> {
         // The head whose time to live is over is not delivered, also when no tick has come.
         while let Some(late) = self.listed(State::Ready).first().filter(|job| job.ttl_end().is_some_and(|t| t <= now)) {
             let n = self.find(late.id)?;
@@ -327,7 +330,7 @@ impl Reference {
         }
         let id = self.listed(State::Ready).first()?.id;
         let n = self.find(id)?;
-        if room.is_some_and(|room| self.jobs[n].payload.len() as u64 > room) {
+        if !fits(self.jobs[n].payload.len() as u64) {
             return None;
         }
         self.last_token = (self.last_token + 1).max(now * 1_000);
@@ -412,11 +415,15 @@ impl Reference {
         job.total_deliveries -= 1;
         job.releases += 1;
         job.token_is = Token::Spent("release", 1);
-        let was_ready = job.state == State::Ready;
-        match delay {
-            Some(delay) => self.wait(n, now, now + delay),
-            None if was_ready => {}
-            None => self.put_back(n, now),
+        // One that expiry had put back already has been ready since then.
+        let since = job.ready_since;
+        let was_back = job.state == State::Ready && since > job.place;
+        match delay.unwrap_or(0) {
+            0 => self.put_back(n, now),
+            delay => self.wait(n, now, now + delay),
+        }
+        if was_back && self.jobs[n].state == State::Ready {
+            self.jobs[n].ready_since = since;
         }
         self.totals.released += 1;
         1
@@ -496,8 +503,9 @@ impl Reference {
         }
         let job = &mut self.jobs[n];
         job.priority = priority.unwrap_or(job.priority);
-        if let Some(due) = due.filter(|&due| job.state == State::Delayed || due > now) {
-            if job.deliveries == 0 {
+        let delayed = job.state == State::Delayed;
+        if let Some(due) = due.filter(|&due| if delayed { due != job.place } else { due > now }) {
+            if job.total_deliveries == 0 {
                 job.first_due = due;
             }
             self.wait(n, now, due);

@@ -1,12 +1,14 @@
 //! One random run: every step on the real queue and on the reference.
 
+use std::collections::BTreeMap;
+
 use rq_core::{Jitter as CoreJitter, Policy as CorePolicy, Tree};
 
 use super::op::{id_text, Among, Binder, Id, IdPick, Jitter, LeaseOptions, Op, State, Twist};
 use super::queue::{Policy, Reference, Token};
 use super::steps::{Jump, Step};
 use super::verbs::{Expect, World};
-use crate::support::{field, int, Driver, Reply, START};
+use crate::support::{field, int, show, Driver, Reply, START};
 
 /// More live jobs than this are not pushed: a command does at most 128 due steps, and the
 /// reference does them all.
@@ -19,7 +21,11 @@ pub struct Run {
     history: History,
     /// The client that blocks, if one does.
     waiting: Option<Waiting>,
+    pub marks: Marks,
 }
+
+/// How often what was seen, so that a run that saw too little can be told from one that passed.
+pub type Marks = BTreeMap<String, u64>;
 
 struct Waiting {
     consumer: Vec<u8>,
@@ -113,7 +119,7 @@ impl Run {
         let world = World { now: START, hold_expiry: false, may_block: false, defaults: own, queue: None };
         let mut driver = Driver::new();
         driver.defaults = core;
-        Run { driver, world, history: History::default(), waiting: None }
+        Run { driver, world, history: History::default(), waiting: None, marks: Marks::new() }
     }
 
     /// Every line typed so far.
@@ -127,9 +133,9 @@ impl Run {
             Step::Flawed(mut op, style, flaw) => {
                 op.bind(&Choice { world: &self.world, history: &self.history });
                 if let Some(args) = flaw.spoil(&op, op.spell(style)) {
-                    let reply = self.execute(&op, &args);
-                    if let Ok(reply) = reply {
-                        return Err(format!("{flaw:?} was not refused: {reply:?}"));
+                    match self.execute(&op, &args) {
+                        Ok(reply) => return Err(format!("{flaw:?} was not refused: {reply:?}")),
+                        Err(_) => self.mark("refused".to_string()),
                     }
                 }
             }
@@ -182,15 +188,71 @@ impl Run {
         }
         op.bind(&Choice { world: &self.world, history: &self.history });
         let before = self.world.queue.clone();
+        let standing = self.standing(op);
         let expected = self.world.run(op);
         let reply = self.execute(op, &op.spell(style).all());
         self.same_reply(&expected, reply)?;
         self.unchanged_is_silent(before.as_ref())?;
+        self.mark_reply(op, standing, &expected);
         if let Expect::Wait(code) = expected {
             self.waits(op, code)?;
         }
         self.remember();
         self.offer()
+    }
+
+    fn mark(&mut self, what: String) {
+        *self.marks.entry(what).or_default() += 1;
+    }
+
+    /// What the first token of a command is good for at that moment, after the due work.
+    fn standing(&self, op: &Op) -> Option<String> {
+        let (Op::Ack { pairs } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. }) = op else {
+            return None;
+        };
+        let mut queue = self.world.queue.clone()?;
+        queue.due(self.world.now, !self.world.hold_expiry);
+        let pair = pairs.first()?;
+        let Some(job) = queue.job(pair.id) else { return Some("gone".to_string()) };
+        Some(match (job.standing(pair.token), job.state) {
+            (Token::Void, _) => "stale".to_string(),
+            (Token::Live, _) => "live".to_string(),
+            (Token::Late, State::Dead) => "late and dead".to_string(),
+            (Token::Late, _) => "late".to_string(),
+            (Token::Spent(verb, code), _) => format!("spent by {verb} {code}"),
+        })
+    }
+
+    fn mark_reply(&mut self, op: &Op, standing: Option<String>, expected: &Expect) {
+        let name = op.name();
+        match (op, expected, standing) {
+            (_, Expect::Reply(Tree::Array(codes)), Some(standing)) => {
+                self.mark(format!("{name} {standing}: {}", show(&codes[0])));
+            }
+            (Op::ReapIds { .. } | Op::Reap { .. } | Op::ReapConsumer { .. }, Expect::Reply(Tree::Array(all)), _) => {
+                for one in all {
+                    let Tree::Array(one) = one else { continue };
+                    self.mark(format!("{name}: {}", show(&one[1])));
+                }
+            }
+            (Op::Redrive { .. }, Expect::Reply(Tree::Array(codes)), _) => self.mark(format!("{name}: {}", show(&codes[0]))),
+            (Op::RedriveMany(_), Expect::Reply(Tree::Array(all)), _) => self.mark(format!("{name}: more {}", show(&all[2]))),
+            (Op::Set { .. } | Op::Create { .. }, Expect::Reply(code), _) => self.mark(format!("{name}: {}", show(code))),
+            (_, Expect::Page(_, more), _) => self.mark(format!("{name}: more {more}")),
+            (_, Expect::Wait(_), _) => self.mark(format!("{name}: waits")),
+            (_, Expect::Error(code), _) => self.mark(format!("{name}: {code}")),
+            _ => self.mark(name.to_string()),
+        }
+        for event in &self.driver.events {
+            *self.marks.entry(event.clone()).or_default() += 1;
+        }
+        if let Some(queue) = &self.world.queue {
+            for reason in ["failed", "expired-lease", "rejected", "ttl"] {
+                if queue.jobs.iter().any(|job| job.reason == Some(reason) && job.state == State::Dead) {
+                    *self.marks.entry(format!("dead: {reason}")).or_default() += 1;
+                }
+            }
+        }
     }
 
     /// If the reference did not change, nothing may have been sent, and the other way round.
@@ -237,6 +299,7 @@ impl Run {
         }
         if granted.is_some() {
             self.waiting = None;
+            self.mark("granted to a client that blocked".to_string());
         }
         self.unchanged_is_silent(Some(&before))?;
         self.remember();
@@ -278,9 +341,10 @@ impl Run {
             }
             if let Some((low, high)) = job.drawn.take() {
                 let id = id_text(job.id);
-                let shown = self.driver.run("RQ.GET", &[&id]).expect("GET of an id");
+                let shown = self.driver.ask("RQ.GET", &[&id]);
                 let due = int(&field(&shown, "due-at")) as u64;
                 assert!((low..=high).contains(&due), "{due} is not within {low} and {high}");
+                *self.marks.entry("drawn at random".to_string()).or_default() += 1;
                 (job.place, job.ready_since) = (due, due);
             }
         }
@@ -299,6 +363,7 @@ impl Run {
                 }
                 Ok(())
             }
+            (Expect::Reply(expected), reply) => Err(format!("expected {}\n     got {reply:?}", show(expected))),
             (expected, reply) => Err(format!("expected {expected:?}\n     got {reply:?}")),
         }
     }
@@ -347,7 +412,7 @@ impl Run {
         let next = queue.next_event(self.world.now, 0).map(|at| at.max(self.world.now));
         same("when time alone changes something", &reference.next_event(self.world.now), &next)?;
         same("whether a job is ready", &(reference.count(State::Ready) > 0), &queue.has_ready())?;
-        let info = self.driver.run("RQ.INFO", &[]).map_err(|error| error.to_string())?;
+        let info = self.driver.ask("RQ.INFO", &[]);
         same_tree("RQ.INFO", &reference.info(self.world.now), &info)?;
         let total = |name: &str| int(&field(&info, name));
         let there: i64 = ["ready", "scheduled", "retrying", "leased", "dead", "done"].iter().map(|name| total(name)).sum();
@@ -363,7 +428,18 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: &T, got: &T) -> Re
 
 /// The difference of two replies. What is null in a map may be left out.
 fn same_tree(what: &str, expected: &Tree, got: &Tree) -> Result<(), Difference> {
-    same(what, &plain(expected), &plain(got))
+    let (expected, got) = (plain(expected), plain(got));
+    if expected == got {
+        return Ok(());
+    }
+    if let (Tree::Map(expected), Tree::Map(got)) = (&expected, &got) {
+        let lacks = |pairs: &[(Tree, Tree)], others: &[(Tree, Tree)]| -> Vec<String> {
+            let lacking = pairs.iter().filter(|pair| !others.contains(pair));
+            lacking.map(|(key, value)| format!("{} {}", show(key), show(value))).collect()
+        };
+        return Err(format!("{what}, in another order, or:\nexpected {:?}\n     got {:?}", lacks(expected, got), lacks(got, expected)));
+    }
+    Err(format!("{what}:\nexpected {}\n     got {}", show(&expected), show(&got)))
 }
 
 fn plain(tree: &Tree) -> Tree {

@@ -96,7 +96,7 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         6 => vec(any::<u8>(), 0..12),
         1 => prop::sample::select(vec![&b"DELAY"[..], b"priority", b"TTL", b"$-1\r\n", b"0-0"]).prop_map(<[u8]>::to_vec),
-        1 => vec(any::<u8>(), 50..3_000),
+        1 => (50..3_000usize).prop_map(|len| vec![b'.'; len]),
     ]
 }
 
@@ -150,8 +150,8 @@ fn lease_options() -> impl Strategy<Value = LeaseOptions> {
 fn pair() -> impl Strategy<Value = PairPick> {
     let among = prop_oneof![
         10 => Just(Among::Leased),
-        6 => Just(Among::Late),
-        4 => Just(Among::Spent),
+        9 => Just(Among::Late),
+        5 => Just(Among::Spent),
         3 => Just(Among::Dead),
         1 => Just(Among::Ready),
         2 => Just(Among::Ever),
@@ -185,8 +185,8 @@ fn reason() -> impl Strategy<Value = &'static str> {
 }
 
 fn backoff() -> impl Strategy<Value = Setting> {
-    let pairs = [(0, 0), (0, 10), (1, 4), (10, 100), (1_000, 3_600_000), (315_360_000_000, 315_360_000_000)];
-    prop::sample::select(pairs.as_slice()).prop_map(|(base, max)| Setting::Backoff(base, max))
+    const PAIRS: &[(u64, u64)] = &[(0, 0), (0, 10), (1, 4), (10, 100), (1_000, 3_600_000), (315_360_000_000, 315_360_000_000)];
+    prop::sample::select(PAIRS).prop_map(|(base, max)| Setting::Backoff(base, max))
 }
 
 /// One setting of each option, some of which are then named.
@@ -205,22 +205,24 @@ fn settings(least: usize) -> impl Strategy<Value = Vec<Setting>> {
     all.prop_flat_map(move |all| prop::sample::subsequence(all, least..=7))
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn op() -> BoxedStrategy<Op> {
     let count = || option::weighted(0.5, 1..4u64);
     let producing = prop_oneof![
         4 => (payload(), job_options()).prop_map(|(payload, options)| Op::Push { payload, options }),
         1 => (vec(payload(), 1..8), job_options()).prop_map(|(payloads, options)| Op::MPush { payloads, options }),
-    ];
+    ]
+    .boxed();
     let consuming = prop_oneof![
         14 => (name(), lease_options()).prop_map(|(consumer, options)| Op::Lease { consumer, options }),
         7 => vec(pair(), 1..4).prop_map(|pairs| Op::Ack { pairs }),
         4 => (pair(), name(), lease_options()).prop_map(|(pair, consumer, options)| Op::AckLease { pair, consumer, options }),
-        8 => (vec(pair(), 1..4), option::weighted(0.3, span()), option::weighted(0.4, vec(any::<u8>(), 0..1_100)), prop::bool::weighted(0.2))
+        8 => (vec(pair(), 1..4), option::weighted(0.3, span()), option::weighted(0.4, prop_oneof![vec(any::<u8>(), 0..5), (1_020..1_030usize).prop_map(|len| vec![b'!'; len])]), prop::bool::weighted(0.2))
             .prop_map(|(pairs, delay, error, dead)| Op::Nack { pairs, delay: delay.filter(|_| !dead), error, dead }),
         5 => (vec(pair(), 1..4), option::weighted(0.3, span())).prop_map(|(pairs, delay)| Op::Release { pairs, delay }),
         1 => name().prop_map(|consumer| Op::ReleaseConsumer { consumer }),
         6 => (vec(pair(), 1..4), option::weighted(0.5, lease_ms())).prop_map(|(pairs, lease)| Op::Extend { pairs, lease }),
-    ];
+    ]
+    .boxed();
     let recovering = prop_oneof![
         2 => count().prop_map(|count| Op::Reap { count }),
         1 => (name(), count()).prop_map(|(consumer, count)| Op::ReapConsumer { consumer, count }),
@@ -238,18 +240,21 @@ fn op() -> impl Strategy<Value = Op> {
             let state = if state == State::Leased { State::Dead } else { state };
             Op::Purge { state, count, reason: reason.filter(|_| state == State::Dead), before }
         }),
-    ];
+    ]
+    .boxed();
     let looking = prop_oneof![
         2 => id(&[Among::Ready, Among::Delayed, Among::Leased, Among::Late, Among::Dead]).prop_map(|id| Op::Get { id }),
         2 => (state(), count(), any::<bool>()).prop_map(|(state, count, payload)| Op::Peek { state, count, payload }),
         1 => option::weighted(0.7, state()).prop_map(|state| Op::Len { state }),
         3 => Just(Op::Info),
-    ];
+    ]
+    .boxed();
     let ruling = prop_oneof![
         1 => settings(0).prop_map(|settings| Op::Create { settings }),
         2 => settings(1).prop_map(|settings| Op::Alter { settings }),
-    ];
-    prop_oneof![16 => producing, 45 => consuming, 17 => recovering, 9 => looking, 3 => ruling]
+    ]
+    .boxed();
+    prop_oneof![16 => producing, 45 => consuming, 17 => recovering, 9 => looking, 3 => ruling].boxed()
 }
 
 fn flaw() -> impl Strategy<Value = Flaw> {
@@ -290,7 +295,7 @@ fn step() -> impl Strategy<Value = Step> {
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let first = option::weighted(0.9, settings(4));
     let one = prop_oneof![200 => step(), 1 => Just(Step::DeleteKey)];
-    (first, vec(one, 1..200)).prop_map(|(settings, mut steps)| {
+    (first, vec(one, 20..200)).prop_map(|(settings, mut steps)| {
         if let Some(settings) = settings {
             steps.insert(0, Step::Run(Op::Create { settings }, 0));
         }

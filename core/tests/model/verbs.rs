@@ -182,12 +182,15 @@ impl Reference {
     /// The jobs part of LEASE's reply; None: nothing can be leased.
     pub fn lease_many(&mut self, now: u64, consumer: &[u8], options: &LeaseOptions) -> Option<Tree> {
         let mut jobs = Vec::new();
-        let mut room = options.max_bytes;
+        let mut bytes = 0;
         while (jobs.len() as u64) < options.count.unwrap_or(1) {
             // The first one always comes, however long it is.
-            let limit = if jobs.is_empty() { None } else { room };
-            let Some(job) = self.lease(now, consumer, options.lease, limit) else { break };
-            room = room.map(|room| room.saturating_sub(job.payload.len() as u64));
+            let most = options.max_bytes.filter(|_| !jobs.is_empty());
+            let Some(job) = self.lease(now, consumer, options.lease, |size| most.map_or(true, |most| bytes + size <= most))
+            else {
+                break;
+            };
+            bytes += job.payload.len() as u64;
             let mut reply = vec![
                 Tree::Bulk(id_text(job.id)),
                 Tree::Int(job.token as i64),

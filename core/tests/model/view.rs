@@ -94,6 +94,7 @@ impl Reference {
             ("dead-rejected", reason("rejected")),
             ("dead-ttl", reason("ttl")),
             ("done", int(0)),
+            ("delayed", count(State::Delayed)),
             ("ready-bytes", self.bytes(State::Ready)),
             ("delayed-bytes", self.bytes(State::Delayed)),
             ("leased-bytes", self.bytes(State::Leased)),
@@ -112,6 +113,8 @@ impl Reference {
             ("released-total", int(totals.released)),
             ("dead-total", int(totals.dead)),
             ("redriven-total", int(totals.redriven)),
+            ("local-stale", int(0)),
+            ("blocked-clients", int(0)),
         ])
     }
 }

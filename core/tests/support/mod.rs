@@ -7,7 +7,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests may")]
 
-use rq_core::{Effects, Error, Local, Loader, Outcome, Policy, Queue, Tree, TreeSink, Turn, Verb, Waiter, COMMANDS};
+use rq_core::table::{Verb, COMMANDS};
+use rq_core::{Effects, Error, Loader, Local, Outcome, Policy, Queue, Tree, TreeSink, Turn, Waiter};
 
 /// A point in time like today's, in Unix ms.
 pub const START: u64 = 1_700_000_000_000;
@@ -138,6 +139,13 @@ impl Driver {
             rq_core::check(queue).unwrap_or_else(|error| panic!("the queue is not valid: {error}"));
         }
         assert!(now == snapshot(self.follower.as_ref()), "the follower differs");
+    }
+
+    /// The same, and it is not noted as typed.
+    pub fn ask(&mut self, name: &str, args: &[&[u8]]) -> Tree {
+        let reply = self.run(name, args).unwrap_or_else(|error| panic!("{name}: {error}"));
+        self.typed.pop();
+        reply
     }
 
     /// As [`Driver::execute`], for commands that do not block.
@@ -277,6 +285,12 @@ pub fn load(chunks: &[Vec<u8>]) -> Result<Queue, String> {
 
 /// An argument as redis-cli takes it, with a space before it.
 fn quoted(arg: &[u8]) -> String {
+    if arg.len() > 8_192 {
+        return format!(" <{} bytes>", arg.len());
+    }
+    if arg.len() > 48 && arg.iter().all(|b| *b == arg[0]) {
+        return format!(" \"$(printf '{}%.0s' $(seq {}))\"", arg[0] as char, arg.len());
+    }
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:".contains(b);
     if !arg.is_empty() && arg.iter().all(plain) {
         return format!(" {}", String::from_utf8_lossy(arg));
@@ -328,4 +342,21 @@ pub fn ints(codes: &[i64]) -> Tree {
 
 pub fn bulk(text: &str) -> Tree {
     Tree::Bulk(text.into())
+}
+
+/// A reply on one line, for a person.
+pub fn show(tree: &Tree) -> String {
+    let all = |items: &[Tree]| items.iter().map(show).collect::<Vec<_>>().join(", ");
+    match tree {
+        Tree::Int(n) => n.to_string(),
+        Tree::Bulk(bytes) => format!("\"{}\"", bytes.escape_ascii()),
+        Tree::Array(items) => format!("[{}]", all(items)),
+        Tree::Map(pairs) => {
+            let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("{} {}", string(key), show(value))).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        Tree::Ok => "OK".to_string(),
+        Tree::Null => "null".to_string(),
+        Tree::NullArray => "null array".to_string(),
+    }
 }

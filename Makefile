@@ -1,0 +1,38 @@
+# RQ: reliable job queues inside Redis and Valkey. `make` alone lists what there is.
+#
+# RQ_SERVER: the server for `run`, a name of `scripts/servers list` or a path. RQ_CACHE: where
+# fetched servers are kept (by default ~/.cache/rq).
+.DEFAULT_GOAL := help
+.PHONY: help build run test lab matrix bench lint clean
+
+# bindgen needs a libclang.
+CARGO = eval "$$(scripts/libclang)" && cargo
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+build: ## the module, target/release/librq.so: one file for all servers
+	@$(CARGO) build --release --locked
+
+run: build ## a server with RQ and workers at work on real files; FOLDER=... for your own
+	@scripts/demo $(FOLDER)
+
+test: ## all that CI runs
+	@scripts/test
+
+matrix: ## the tests on real servers, on all seven
+	@scripts/test $$(scripts/servers list | cut -d ' ' -f 1)
+
+lab: build ## lists, streams and RQ when things go wrong, side by side; LAB="b e redis-7.0"
+	@scripts/lab $(LAB)
+
+bench: ## figures beside lists and streams, measured in one run
+	@$(CARGO) build --release --locked
+	@for server in $${RQ_SERVER:-redis-7.0 redis-8.6 valkey-9.1}; do \
+		RQ_SERVER=$$server cargo bench --locked --quiet || exit; done
+
+lint: ## clippy, warnings being errors
+	@$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
+
+clean: ## removes what was built; fetched servers stay in the cache
+	@cargo clean

@@ -1,0 +1,47 @@
+//! Asking the server for its configuration.
+
+use redis_module::raw;
+
+use super::Ctx;
+
+/// The value of a configuration option of the server; None if it has none of that name.
+///
+/// This runs a command: a few µs. The name must hold no special characters.
+pub fn config_get(ctx: &Ctx, option: &std::ffi::CStr) -> Option<String> {
+    // SAFETY: the context is valid; the format says two C strings.
+    let reply = unsafe {
+        f!(RedisModule_Call)(ctx.as_ptr(), c"CONFIG".as_ptr(), c"cc".as_ptr(), c"GET".as_ptr(), option.as_ptr())
+    };
+    if reply.is_null() {
+        return None;
+    }
+    // SAFETY: the reply is valid until it is freed, and its elements with it.
+    unsafe {
+        let value = second_string(reply);
+        f!(RedisModule_FreeCallReply)(reply);
+        value
+    }
+}
+
+/// The second element of a reply that is an array of strings.
+///
+/// # Safety
+/// `reply` is a valid reply.
+unsafe fn second_string(reply: *mut raw::RedisModuleCallReply) -> Option<String> {
+    // SAFETY: the reply is valid; an element is null if there is none.
+    unsafe {
+        if f!(RedisModule_CallReplyType)(reply) != raw::REDISMODULE_REPLY_ARRAY as i32 {
+            return None;
+        }
+        let value = f!(RedisModule_CallReplyArrayElement)(reply, 1);
+        if value.is_null() || f!(RedisModule_CallReplyType)(value) != raw::REDISMODULE_REPLY_STRING as i32 {
+            return None;
+        }
+        let mut len = 0;
+        let start = f!(RedisModule_CallReplyStringPtr)(value, &mut len);
+        if start.is_null() {
+            return None;
+        }
+        Some(String::from_utf8_lossy(std::slice::from_raw_parts(start.cast(), len)).into_owned())
+    }
+}

@@ -1,0 +1,155 @@
+//! What the server tells: its events, and those of its keys.
+
+use std::ffi::{c_char, c_int, c_void, CStr};
+
+use redis_module::raw;
+
+use super::key::queue_in;
+use super::{guarded, Ctx, Notify, Str};
+use crate::events;
+
+/// How a load goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadState {
+    /// It begins.
+    Started,
+    /// It is done.
+    Ended,
+    /// It was given up.
+    Failed,
+}
+
+/// An event's number, with version 1 of its data.
+fn event(id: u64) -> raw::RedisModuleEvent {
+    raw::RedisModuleEvent { id, dataver: 1 }
+}
+
+/// Subscribes to all that the module has to know. What an older server does not tell is refused
+/// there, and done without. False: one that all servers have was refused.
+pub fn subscribe(ctx: &Ctx) -> bool {
+    let server = |id: u64, callback: raw::RedisModuleEventCallback| {
+        // SAFETY: the context is valid; the callbacks are `extern "C"` and never unwind.
+        unsafe { f!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event(id), callback) == 0 }
+    };
+    // Servers before 7.2 do not have it.
+    server(raw::REDISMODULE_EVENT_KEY, Some(on_key));
+    // SAFETY: as above.
+    let keyspace = unsafe {
+        let classes = Notify::GENERIC.0 | Notify::EVICTED.0;
+        f!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), classes, Some(on_keyspace_event)) == 0
+    };
+    keyspace
+        && server(raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role_change))
+        && server(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush))
+        && server(raw::REDISMODULE_EVENT_LOADING, Some(on_loading))
+        && server(raw::REDISMODULE_EVENT_SWAPDB, Some(on_swap))
+        && server(raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, Some(on_async_load))
+        && server(raw::REDISMODULE_EVENT_CONFIG, Some(on_config_change))
+        && server(raw::REDISMODULE_EVENT_CRON_LOOP, Some(on_cron))
+}
+
+unsafe extern "C" fn on_role_change(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    guarded((), |node| {
+        // SAFETY: the server lends the context for this call.
+        if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
+            events::role_changed(node, &ctx, sub == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER);
+        }
+    });
+}
+
+unsafe extern "C" fn on_flush(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+    guarded((), |node| {
+        // SAFETY: the server passes this structure, valid for this call, with this event.
+        if let Some(info) = unsafe { data.cast::<raw::RedisModuleFlushInfo>().as_ref() } {
+            if sub == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
+                events::flushed(node, info.dbnum);
+            }
+        }
+    });
+}
+
+unsafe extern "C" fn on_loading(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    guarded((), |node| {
+        let state = match sub {
+            raw::REDISMODULE_SUBEVENT_LOADING_ENDED => LoadState::Ended,
+            raw::REDISMODULE_SUBEVENT_LOADING_FAILED => LoadState::Failed,
+            _ => LoadState::Started,
+        };
+        // SAFETY: the server lends the context for this call.
+        if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
+            events::loading(node, &ctx, state);
+        }
+    });
+}
+
+unsafe extern "C" fn on_swap(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
+    guarded((), |node| {
+        // SAFETY: the server passes this structure, valid for this call, with this event.
+        if let Some(info) = unsafe { data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() } {
+            events::swapped(node, info.dbnum_first, info.dbnum_second);
+        }
+    });
+}
+
+unsafe extern "C" fn on_async_load(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    guarded((), |node| {
+        let state = match sub {
+            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED => LoadState::Started,
+            raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_COMPLETED => LoadState::Ended,
+            _ => LoadState::Failed,
+        };
+        events::loading_beside(node, state);
+    });
+}
+
+unsafe extern "C" fn on_config_change(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+    guarded((), |node| {
+        // SAFETY: the server lends the context for this call.
+        if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
+            events::config_changed(node, &ctx);
+        }
+    });
+}
+
+unsafe extern "C" fn on_cron(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
+    guarded((), |node| {
+        // SAFETY: the server passes this structure, valid for this call, with this event.
+        let hz = unsafe { data.cast::<raw::RedisModuleCronLoopInfo>().as_ref() }.map_or(10, |info| info.hz);
+        // SAFETY: the server lends the context for this call.
+        if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
+            events::cron(node, &ctx, u64::try_from(hz).unwrap_or(10));
+        }
+    });
+}
+
+/// A key is about to go. It is open for reading, and still holds its value.
+unsafe extern "C" fn on_key(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
+    if sub != raw::REDISMODULE_SUBEVENT_KEY_EVICTED {
+        return;
+    }
+    guarded((), |node| {
+        // SAFETY: the server passes this structure, valid for this call, with this event.
+        if let Some(info) = unsafe { data.cast::<raw::RedisModuleKeyInfo>().as_ref() } {
+            // SAFETY: the key is open, and no command of ours is at work on it: the server
+            // evicts before it runs one.
+            unsafe { queue_in(info.key, |queue| events::evicting(node, queue)) };
+        }
+    });
+}
+
+unsafe extern "C" fn on_keyspace_event(
+    ctx: *mut raw::RedisModuleCtx,
+    _: c_int,
+    event: *const c_char,
+    key: *mut raw::RedisModuleString,
+) -> c_int {
+    guarded((), |node| {
+        // SAFETY: the server lends all three for this call; the name ends with NUL.
+        unsafe {
+            if let (Some(ctx), Some(key), false) = (Ctx::from_raw(ctx), Str::from_raw(key), event.is_null()) {
+                events::keyspace(node, &ctx, CStr::from_ptr(event), key);
+            }
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}

@@ -1,0 +1,158 @@
+//! The only reader of clocks.
+//!
+//! Everything about time that can be decided without reading one is in `rq_core::clock`.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use rq_core::clock::{Clock, MAX_AHEAD_MS};
+
+use crate::api::{log, Level};
+
+/// If the server's main thread stood still for longer than this, workers could not reach it, and
+/// get the grace. (Its cron would have run ten times meanwhile, or ten times in its own rhythm.)
+const STALL_US: u64 = 1_000_000;
+
+/// One reading: what a command goes by from beginning to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// The queue time, Unix ms.
+    pub ms: u64,
+    /// No lease expires before this queue time; in the past: no grace.
+    pub no_expiry_before_ms: u64,
+}
+
+/// The node's queue time, and the grace: the time after a load, a promotion, a pause or a stall
+/// in which no lease expires, so that live workers can come back and settle what they hold.
+#[derive(Default)]
+pub struct QueueTime {
+    clock: RefCell<Clock>,
+    start: OnceCell<Instant>,
+    /// For tests: both clocks are shown later by so much.
+    offset_ms: Cell<i64>,
+    /// The end of the grace, by the monotonic clock with the offset.
+    grace_end_us: Cell<u64>,
+    grace_ms: Cell<u64>,
+    /// When the main thread was last seen at work; 0: never.
+    alive_us: Cell<u64>,
+    /// How long it may stand still.
+    stall_us: Cell<u64>,
+    /// Writes were paused when last looked.
+    paused: Cell<bool>,
+    /// When a time from the far future was last warned of.
+    warned_us: Cell<u64>,
+}
+
+impl QueueTime {
+    /// Reads the clocks.
+    pub fn now(&self) -> Now {
+        let real_us = self.monotonic_us();
+        let alive_us = self.alive_us.get();
+        if alive_us != 0 && real_us.saturating_sub(alive_us) > self.stall_us.get().max(STALL_US) {
+            self.alive_us.set(real_us);
+            self.begin_grace("the server stood still");
+        }
+        let offset_ms = self.offset_ms.get();
+        let wall_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| us(since.as_micros()));
+        let mono_us = shift(real_us, offset_ms);
+        let ms = self.clock.borrow_mut().read(shift(wall_us, offset_ms), mono_us);
+        let grace_us = self.grace_end_us.get().saturating_sub(mono_us);
+        let no_expiry_before_ms = if grace_us == 0 { 0 } else { ms.saturating_add(grace_us.div_ceil(1_000)) };
+        Now { ms, no_expiry_before_ms }
+    }
+
+    /// Reads the clocks for work on a queue that has seen `newest_ms`: never before that, unless
+    /// that is absurd.
+    pub fn now_for(&self, newest_ms: u64) -> Now {
+        let now = self.now();
+        if newest_ms <= now.ms {
+            return now;
+        }
+        self.observe(newest_ms);
+        self.now()
+    }
+
+    /// Learns of an op of that time.
+    pub fn observe(&self, op_ms: u64) {
+        if self.clock.borrow_mut().observe(op_ms) {
+            return;
+        }
+        let real_us = self.monotonic_us();
+        if self.warned_us.get() == 0 || real_us.saturating_sub(self.warned_us.get()) > 60_000_000 {
+            self.warned_us.set(real_us);
+            log(Level::Warning, &format!(
+                "an op of the time {op_ms} (Unix ms) is more than {MAX_AHEAD_MS} ms ahead of this server's clock, \
+                 which goes on by its own: check the clocks of this server and of the one it came from"
+            ));
+        }
+    }
+
+    /// The monotonic clock as it is, in µs since this was first asked; never 0.
+    pub fn monotonic_us(&self) -> u64 {
+        us(self.start.get_or_init(Instant::now).elapsed().as_micros()).saturating_add(1)
+    }
+
+    /// The main thread is at work, and will say so again within a `hz`th of a second. Starts the
+    /// grace if it was not for long.
+    pub fn alive(&self, hz: u64) {
+        self.now();
+        self.stall_us.set(10_000_000 / hz.max(1));
+        self.alive_us.set(self.monotonic_us());
+    }
+
+    /// A command that writes is running, or nobody pauses writes: if they were paused, that has
+    /// ended.
+    pub fn not_paused(&self) {
+        if self.paused.replace(false) {
+            self.begin_grace("a pause of writes has ended");
+        }
+    }
+
+    /// Writes are paused.
+    pub fn paused(&self) {
+        self.paused.set(true);
+    }
+
+    /// From now on, for as long as configured, no lease expires.
+    pub fn begin_grace(&self, why: &str) {
+        let grace_ms = self.grace_ms.get();
+        let mono_us = shift(self.monotonic_us(), self.offset_ms.get());
+        self.grace_end_us.set(mono_us.saturating_add(grace_ms.saturating_mul(1_000)));
+        if grace_ms > 0 {
+            log(Level::Debug, &format!("{why}: no lease expires for {grace_ms} ms"));
+        }
+    }
+
+    /// The length of the grace.
+    pub fn set_grace_ms(&self, ms: u64) {
+        self.grace_ms.set(ms);
+    }
+
+    /// The length of the grace.
+    pub fn grace_ms(&self) -> u64 {
+        self.grace_ms.get()
+    }
+
+    /// Shifts the clocks, for tests.
+    pub fn set_offset_ms(&self, ms: i64) {
+        self.offset_ms.set(ms);
+    }
+
+    /// The shift.
+    pub fn offset_ms(&self) -> i64 {
+        self.offset_ms.get()
+    }
+
+    /// How far queue time is ahead of the wall clock.
+    pub fn ahead_ms(&self) -> u64 {
+        self.clock.borrow().ahead_ms()
+    }
+}
+
+fn us(micros: u128) -> u64 {
+    u64::try_from(micros).unwrap_or(u64::MAX)
+}
+
+fn shift(us: u64, by_ms: i64) -> u64 {
+    us.saturating_add_signed(by_ms.saturating_mul(1_000))
+}

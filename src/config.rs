@@ -1,0 +1,100 @@
+//! The options `rq.*`, and the arguments of `loadmodule`.
+
+use std::cell::Cell;
+
+use crate::api::{Argv, Ctx, Setting, Value};
+use crate::node::Node;
+use crate::{guard, timer};
+
+/// The values of the options that are read elsewhere.
+#[derive(Default)]
+pub struct Options {
+    /// `rq.eviction-guard`, see [`guard`].
+    pub eviction_guard: Cell<i64>,
+    /// `rq.accept-apply`: whether RQ.APPLY is taken from clients.
+    pub accept_apply: Cell<bool>,
+    /// Loaded with `test-hooks yes`.
+    pub test_hooks: Cell<bool>,
+}
+
+/// The options; their places are what [`get`] and [`set`] go by.
+pub static SETTINGS: &[Setting] = &[
+    Setting {
+        name: c"expiry-grace",
+        value: Value::Number { default: 10_000, low: 0, high: 3_600_000 },
+        hidden: false,
+    },
+    Setting {
+        name: c"eviction-guard",
+        value: Value::Word { default: guard::REFUSE as i32, words: &[c"refuse", c"warn", c"off"] },
+        hidden: false,
+    },
+    Setting { name: c"accept-apply", value: Value::Bool { default: false }, hidden: false },
+    Setting {
+        name: c"test-clock-offset",
+        value: Value::Number { default: 0, low: -MAX_OFFSET_MS, high: MAX_OFFSET_MS },
+        hidden: true,
+    },
+];
+
+/// A century.
+const MAX_OFFSET_MS: i64 = 3_155_760_000_000;
+
+/// The value of the option in this place.
+pub fn get(node: &Node, place: usize) -> i64 {
+    match place {
+        0 => i64::try_from(node.time.grace_ms()).unwrap_or(i64::MAX),
+        1 => node.options.eviction_guard.get(),
+        2 => node.options.accept_apply.get().into(),
+        3 => node.time.offset_ms(),
+        _ => 0,
+    }
+}
+
+/// Sets the option in this place.
+///
+/// # Errors
+/// Why not.
+pub fn set(node: &Node, place: usize, value: i64) -> Result<(), &'static str> {
+    match place {
+        0 => node.time.set_grace_ms(u64::try_from(value).unwrap_or(0)),
+        1 => node.options.eviction_guard.set(value),
+        2 => node.options.accept_apply.set(value != 0),
+        3 if value != 0 && !node.options.test_hooks.get() => {
+            return Err("this is for tests: the module must be loaded with the argument 'test-hooks yes'");
+        }
+        3 => node.time.set_offset_ms(value),
+        _ => return Err("no such option"),
+    }
+    Ok(())
+}
+
+/// An option was set: the clock may show something else now.
+pub fn changed(node: &Node, ctx: &Ctx) {
+    timer::rearm(node, ctx);
+}
+
+/// Reads the arguments of `loadmodule`.
+///
+/// # Errors
+/// What cannot be understood.
+pub fn read_arguments(node: &Node, argv: &Argv<'_>) -> Result<(), String> {
+    let mut at = 0;
+    while let Some(name) = argv.get(at) {
+        let value = argv.get(at + 1).map(|value| value.bytes().to_ascii_lowercase());
+        match (name.bytes().to_ascii_lowercase().as_slice(), value.as_deref()) {
+            (b"test-hooks", Some(b"yes")) => node.options.test_hooks.set(true),
+            (b"test-hooks", Some(b"no")) => node.options.test_hooks.set(false),
+            (b"test-hooks", _) => return Err("test-hooks takes yes or no".into()),
+            (name, _) => {
+                return Err(format!(
+                    "unknown argument {}: the only one is 'test-hooks yes|no'; options such as rq.expiry-grace \
+                     stand in the server's configuration file",
+                    rq_core::quote(name),
+                ))
+            }
+        }
+        at += 2;
+    }
+    Ok(())
+}

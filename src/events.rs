@@ -1,0 +1,132 @@
+//! What the server tells, and who needs to know.
+
+use std::ffi::CStr;
+
+use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, Str};
+use crate::node::Node;
+use crate::{guard, timer};
+
+pub use crate::guard::evicting;
+
+/// This server has become a primary, or a replica. Clients that wait are let go by the server
+/// itself when it becomes a replica.
+pub fn role_changed(node: &Node, ctx: &Ctx, primary: bool) {
+    if primary {
+        node.time.begin_grace("promoted");
+        timer::rearm(node, ctx);
+    }
+}
+
+/// A database was emptied, or all of them (-1).
+pub fn flushed(node: &Node, db: i32) {
+    node.index.borrow_mut().flushed(db);
+}
+
+/// Two databases have changed places. Clients wait for keys of the database they are in: the
+/// server signals those that have come.
+pub fn swapped(node: &Node, a: i32, b: i32) {
+    node.index.borrow_mut().swapped(a, b);
+}
+
+/// Data are loaded from a file, or from the primary.
+pub fn loading(node: &Node, ctx: &Ctx, state: LoadState) {
+    if state == LoadState::Ended {
+        node.time.begin_grace("loaded");
+        node.waiters.borrow_mut().mark_all();
+        timer::rearm(node, ctx);
+    }
+}
+
+/// Data are loaded from the primary beside those that are served.
+pub fn loading_beside(node: &Node, state: LoadState) {
+    let mut index = node.index.borrow_mut();
+    match state {
+        LoadState::Started => index.begin_beside(),
+        LoadState::Ended => index.end_beside(true),
+        LoadState::Failed => index.end_beside(false),
+    }
+}
+
+/// Some option of the server has changed.
+pub fn config_changed(node: &Node, ctx: &Ctx) {
+    guard::learn(node, ctx);
+}
+
+/// The server's heartbeat.
+pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
+    node.time.alive(hz);
+    let second = node.time.monotonic_us() / 1_000_000;
+    if node.sweep.borrow().second != second {
+        node.sweep.borrow_mut().second = second;
+        let flags = ctx.flags();
+        // In case a change of the policy was not told.
+        if flags.contains(Flags::EVICT) || node.guard.importing() {
+            guard::learn(node, ctx);
+        }
+        if !flags.intersects(Flags::LOADING | Flags::ASYNC_LOADING) {
+            sweep(node, ctx);
+        }
+    }
+    // Wall clocks are set, ticks are lost: this comes again anyway.
+    timer::arm(node, ctx);
+}
+
+/// Something has happened to a key, of any type.
+pub fn keyspace(node: &Node, ctx: &Ctx, event: &CStr, key: Str<'_>) {
+    match event.to_bytes() {
+        b"evicted" => guard::evicted(node, ctx, key),
+        b"rename_to" | b"move_to" | b"copy_to" | b"restore" => {
+            let Ok(mut opened) = Key::open(ctx, key, Mode::Glance) else { return };
+            let Some(queue) = opened.queue() else { return };
+            let now = node.time.now();
+            let at = queue.next_event(now.ms, now.no_expiry_before_ms);
+            drop(opened);
+            node.index.borrow_mut().set(ctx.db(), key.bytes(), at);
+            timer::arm(node, ctx);
+        }
+        _ => {}
+    }
+}
+
+/// Goes over all keys of all databases, slowly, and tells the index what it has missed.
+#[derive(Default)]
+pub struct Sweep {
+    second: u64,
+    db: i32,
+    scan: Option<Scan>,
+}
+
+/// How many steps a second, each of a few keys.
+const SWEEP_STEPS: usize = 64;
+
+fn sweep(node: &Node, ctx: &Ctx) {
+    let mut sweep = node.sweep.borrow_mut();
+    let now = node.time.now();
+    let from = sweep.db;
+    for _ in 0..SWEEP_STEPS {
+        if !ctx.select(sweep.db) {
+            sweep.db = 0;
+            if !ctx.select(0) {
+                return;
+            }
+        }
+        let db = sweep.db;
+        if sweep.scan.is_none() {
+            sweep.scan = Scan::begin();
+        }
+        let Some(scan) = &mut sweep.scan else { return };
+        let more = scan.step(ctx, |key, queue| {
+            let mut index = node.index.borrow_mut();
+            if !index.contains(db, key.bytes()) {
+                index.set(db, key.bytes(), queue.next_event(now.ms, now.no_expiry_before_ms));
+            }
+        });
+        if !more {
+            sweep.db = sweep.db.saturating_add(1);
+            // Once round all databases is enough.
+            if sweep.db == from {
+                return;
+            }
+        }
+    }
+}

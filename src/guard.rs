@@ -1,0 +1,106 @@
+//! The eviction guard: under `allkeys-*` the server would delete a whole queue, with every job in
+//! it, to make room. Nothing tells the producers of those jobs; so they are told before.
+
+use std::cell::{Cell, RefCell};
+
+use rq_core::table::Verb;
+use rq_core::Queue;
+
+use crate::api::{config_get, log, Ctx, Flags, Level, Str};
+use crate::node::{add, Node};
+
+/// What `rq.eviction-guard` can be: no jobs are taken while the server may evict them.
+pub const REFUSE: i64 = 0;
+/// Jobs are taken, and those that were lost are logged (this is `warn`, 1) or only counted.
+pub const OFF: i64 = 2;
+
+/// What is known about the server's eviction.
+#[derive(Default)]
+pub struct EvictionGuard {
+    /// The policy, if it is one that evicts keys without a time to live.
+    allkeys: RefCell<Option<String>>,
+    /// Valkey's import mode: nothing that this server holds is to change by itself.
+    importing: Cell<bool>,
+    /// Refused commands.
+    pub refused: Cell<u64>,
+    /// Queues that were evicted.
+    pub queues_lost: Cell<u64>,
+    /// The jobs in them, where the server shows them before (7.2).
+    pub jobs_lost: Cell<u64>,
+    /// Jobs of the queue that is being evicted.
+    last_jobs: Cell<Option<u64>>,
+}
+
+impl EvictionGuard {
+    /// Whether the server may evict queues when maxmemory is set.
+    pub fn evicts(&self) -> bool {
+        self.allkeys.borrow().is_some()
+    }
+
+    /// Whether the server is in Valkey's import mode.
+    pub fn importing(&self) -> bool {
+        self.importing.get()
+    }
+}
+
+/// Learns the server's configuration. This runs commands: at load, when it has changed, and now
+/// and then.
+pub fn learn(node: &Node, ctx: &Ctx) {
+    let policy = config_get(ctx, c"maxmemory-policy").filter(|policy| policy.starts_with("allkeys-"));
+    let importing = crate::api::is_valkey() && config_get(ctx, c"import-mode").is_some_and(|value| value == "yes");
+    let news = policy.is_some() && *node.guard.allkeys.borrow() != policy;
+    node.guard.importing.set(importing);
+    node.guard.allkeys.replace(policy);
+    if news && ctx.flags().contains(Flags::EVICT) {
+        let what = match node.options.eviction_guard.get() {
+            REFUSE => "RQ.PUSH, RQ.MPUSH and RQ.CREATE are refused",
+            _ => "queues can be lost",
+        };
+        log(Level::Warning, &format!(
+            "maxmemory-policy is {}: the server would evict whole queues, so {what}. Use noeviction or a volatile-* policy",
+            node.guard.allkeys.borrow().as_deref().unwrap_or_default(),
+        ));
+    }
+}
+
+/// The error for a command that would put jobs where the server may drop them.
+pub fn refusal(node: &Node, verb: Verb, absent: bool, flags: Flags) -> Option<String> {
+    let adds = matches!((verb, absent), (Verb::Push | Verb::MPush, _) | (Verb::Create, true));
+    if !adds || !flags.contains(Flags::EVICT) || node.options.eviction_guard.get() != REFUSE {
+        return None;
+    }
+    // What others have decided is never refused.
+    if flags.intersects(Flags::REPLICATED | Flags::LOADING) || !flags.contains(Flags::MASTER) {
+        return None;
+    }
+    let policy = node.guard.allkeys.borrow();
+    let policy = policy.as_deref()?;
+    add(&node.guard.refused, 1);
+    Some(format!(
+        "UNSAFE maxmemory-policy is {policy}: the server would evict whole queues under memory pressure. \
+         Use CONFIG SET maxmemory-policy noeviction (or a volatile-* policy), \
+         or CONFIG SET rq.eviction-guard warn to accept the risk"
+    ))
+}
+
+/// A queue is about to be evicted.
+pub fn evicting(node: &Node, queue: &Queue) {
+    node.guard.last_jobs.set(Some(queue.jobs() as u64));
+}
+
+/// A key was evicted.
+pub fn evicted(node: &Node, ctx: &Ctx, key: Str<'_>) {
+    let jobs = node.guard.last_jobs.take();
+    if jobs.is_none() && !node.index.borrow().contains(ctx.db(), key.bytes()) {
+        return;
+    }
+    add(&node.guard.queues_lost, 1);
+    add(&node.guard.jobs_lost, jobs.unwrap_or(0));
+    if node.options.eviction_guard.get() != OFF {
+        let jobs = jobs.map_or_else(|| "all its jobs".into(), |jobs| format!("{jobs} jobs"));
+        log(Level::Warning, &format!(
+            "the queue {} in database {} was evicted by the server, and {jobs} with it: set maxmemory-policy to noeviction or volatile-*",
+            rq_core::quote(key.bytes()), ctx.db(),
+        ));
+    }
+}

@@ -1,0 +1,48 @@
+//! Telling others: replicas and the AOF, caches, and whoever listens to keyspace events.
+
+use std::ffi::CStr;
+
+use rq_core::{Effects, Event};
+
+use crate::api::{log, Ctx, Level, Notify, Str};
+use crate::node::{add, Node};
+
+/// Tells of what was decided here. The key must be closed.
+pub fn publish(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
+    if !effects.batch().is_empty() {
+        if !ctx.replicate_apply(key, effects.batch()) {
+            log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF do not get the changes of queues");
+        }
+        ctx.signal_modified(key);
+    }
+    tell(node, ctx, key, effects);
+}
+
+/// Sends the keyspace events, as the server's own types do: each kind once for one command.
+pub fn tell(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
+    if effects.misfits() > 0 {
+        add(&node.count.misfits, effects.misfits());
+    }
+    let mut told = [false; KINDS];
+    for event in effects.events() {
+        let Some(told) = told.get_mut(*event as usize) else { continue };
+        if !std::mem::replace(told, true) {
+            with_name(event.name(), |name| ctx.notify(Notify::MODULE, name, key));
+        }
+    }
+}
+
+/// Room for as many kinds of events as there may be.
+const KINDS: usize = 32;
+const _: () = assert!((Event::Del as usize) < KINDS);
+
+/// Calls `then` with the name as a C string.
+fn with_name(name: &str, then: impl FnOnce(&CStr)) {
+    let mut text = [0u8; 32];
+    if let Some(room) = text.get_mut(..name.len()).filter(|room| room.len() < 32) {
+        room.copy_from_slice(name.as_bytes());
+        if let Ok(name) = CStr::from_bytes_until_nul(&text) {
+            then(name);
+        }
+    }
+}

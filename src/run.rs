@@ -1,0 +1,194 @@
+//! The one path of all commands: arguments, key, core, replication, events, reply.
+//!
+//! Nothing about jobs is decided here, and nothing is remembered of a queue beyond its key.
+
+use rq_core::table::{Command, Verb};
+use rq_core::{execute, execute_absent, Effects, Local, Outcome, Queue, Request, TreeSink, Turn, Waiter};
+
+use crate::api::{Argv, Ctx, Flags, Key, Mode, Str};
+use crate::node::Node;
+use crate::sink::{Json, Reply};
+use crate::{apply, blocking, guard, replicate, timer};
+
+/// The server's own words.
+pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+/// So many arguments need no memory of their own.
+const SHORT: usize = 24;
+
+/// Runs a command of the table.
+pub fn command(node: &Node, ctx: &Ctx, command: &Command, argv: &Argv<'_>) {
+    let given = i32::try_from(argv.len()).unwrap_or(i32::MAX);
+    let fits = if command.arity < 0 { given >= -command.arity } else { given == command.arity };
+    let (true, Some(key)) = (fits, argv.get(1)) else { return ctx.wrong_arity() };
+    if command.verb == Verb::Apply {
+        return apply::command(node, ctx, key, argv);
+    }
+    with_slices(argv, |arguments| match rq_core::parse(command.verb, arguments) {
+        Err(error) => ctx.error(&error.to_string()),
+        Ok(request) if command.verb.writes() => write(node, ctx, command.verb, key, &request),
+        Ok(request) => read(node, ctx, key, &request),
+    });
+}
+
+/// The arguments after the key, as slices of the server's own strings.
+fn with_slices<R>(argv: &Argv<'_>, then: impl FnOnce(&[&[u8]]) -> R) -> R {
+    let slices = (2..argv.len()).filter_map(|at| argv.get(at)).map(Str::bytes);
+    let mut short: [&[u8]; SHORT] = [&[]; SHORT];
+    match short.get_mut(..argv.len().saturating_sub(2)) {
+        Some(room) => {
+            room.iter_mut().zip(slices).for_each(|(place, slice)| *place = slice);
+            then(room)
+        }
+        None => then(&slices.collect::<Vec<_>>()),
+    }
+}
+
+/// A command that changes nothing, on any node.
+fn read(node: &Node, ctx: &Ctx, key: Str<'_>, request: &Request<'_>) {
+    let Ok(mut opened) = Key::open(ctx, key, Mode::Read) else { return ctx.error(WRONG_TYPE) };
+    let now = node.time.now_for(opened.queue().map_or(0, |queue| queue.newest_ms()));
+    let mut turn = node.turn(now, Flags::DENY_BLOCKING);
+    if let Request::Info { .. } = request {
+        turn.local = Local {
+            stale: node.index.borrow().stale(ctx.db(), key.bytes()),
+            blocked: node.waiters.borrow().count(ctx.db(), key.bytes()) as u64,
+        };
+    }
+    // A read has no effects; its empty buffers cost nothing.
+    let mut effects = Effects::new();
+    let mut run = |out: &mut dyn rq_core::Sink| match opened.queue() {
+        Some(queue) => execute(queue, request, &turn, &mut effects, out).map(|_| ()),
+        None => execute_absent(request, &turn, &mut effects, out).map(|_| ()),
+    };
+    if !matches!(request, Request::Info { json: true }) {
+        if let Err(error) = run(&mut Reply(ctx)) {
+            ctx.error(&error.to_string());
+        }
+        return;
+    }
+    let mut tree = TreeSink::new();
+    let result = run(&mut tree).map_err(|error| error.to_string());
+    match result.map(|()| tree.finish()) {
+        Err(error) => ctx.error(&error),
+        Ok(Some(rq_core::Tree::NullArray | rq_core::Tree::Null) | None) => ctx.reply_null(),
+        Ok(Some(tree)) => match serde_json::to_vec(&Json(&tree)) {
+            Ok(text) => ctx.reply_bulk(&text),
+            Err(error) => ctx.error(&format!("ERR no JSON can be made of this: {error}")),
+        },
+    }
+}
+
+/// What is known while a command that writes is under way.
+struct Writing<'w> {
+    node: &'w Node,
+    db: i32,
+    key: &'w [u8],
+    request: &'w Request<'w>,
+    turn: &'w Turn,
+    no_expiry_before: u64,
+    /// Whether anybody waits for this key.
+    waited_for: bool,
+    /// Whether those may be served now: never in the middle of a transaction or a script.
+    may_hand_out: bool,
+}
+
+/// What came of it.
+struct Written {
+    outcome: Result<Outcome, rq_core::Error>,
+    /// The queue is to be looked at at this time, if that is earlier than before.
+    look_at: Option<u64>,
+}
+
+/// A command that may change the queue.
+fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>) {
+    let flags = ctx.flags();
+    let Ok(mut opened) = Key::open(ctx, key, Mode::Write) else { return ctx.error(WRONG_TYPE) };
+    let newest_ms = opened.queue().map(|queue| queue.newest_ms());
+    if let Some(refusal) = guard::refusal(node, verb, newest_ms.is_none(), flags) {
+        return ctx.error(&refusal);
+    }
+    node.time.not_paused();
+    let now = node.time.now_for(newest_ms.unwrap_or(0));
+    let turn = node.turn(now, flags);
+    let (db, name) = (ctx.db(), key.bytes());
+    let writing = Writing {
+        node,
+        db,
+        key: name,
+        request,
+        turn: &turn,
+        no_expiry_before: now.no_expiry_before_ms,
+        waited_for: node.waiters.borrow().wait_for(db, name),
+        may_hand_out: !flags.intersects(Flags::MULTI | Flags::LUA),
+    };
+    let mut effects = node.take_effects();
+    let written = match opened.queue() {
+        Some(queue) => writing.on_queue(queue, &mut effects, &mut Reply(ctx)),
+        None => writing.on_absent(&mut opened, &mut effects, &mut Reply(ctx)),
+    };
+    drop(opened);
+
+    if let Some(at) = written.look_at {
+        node.index.borrow_mut().set_by(db, name, Some(at));
+    }
+    if effects.stale() > 0 {
+        node.index.borrow_mut().add_stale(db, name, effects.stale());
+    }
+    replicate::publish(node, ctx, key, &effects);
+    node.keep_effects(effects);
+    match written.outcome {
+        Ok(Outcome::Replied) => {}
+        Ok(Outcome::Wait(code)) => {
+            if let Some(waiter) = Waiter::new(request, code) {
+                return blocking::wait(node, ctx, key, waiter);
+            }
+        }
+        Err(error) => ctx.error(&error.to_string()),
+    }
+    if written.look_at.is_some() || writing.waited_for {
+        timer::arm(node, ctx);
+    }
+}
+
+impl Writing<'_> {
+    fn on_queue(&self, queue: &mut Queue, effects: &mut Effects, out: &mut Reply<'_>) -> Written {
+        let before = queue.next_event(self.turn.now, self.no_expiry_before);
+        // Waiters come before newcomers: after a transaction there may be something for them.
+        if matches!(self.request, Request::Lease { .. } | Request::AckLease { .. }) {
+            self.hand_out(queue, effects);
+        }
+        let outcome = execute(queue, self.request, self.turn, effects, out);
+        self.hand_out(queue, effects);
+        let after = queue.next_event(self.turn.now, self.no_expiry_before);
+        let earlier = after.filter(|after| before.is_none_or(|before| *after < before));
+        Written { outcome, look_at: earlier }
+    }
+
+    fn on_absent(&self, key: &mut Key<'_>, effects: &mut Effects, out: &mut Reply<'_>) -> Written {
+        match execute_absent(self.request, self.turn, effects, out) {
+            Err(error) => Written { outcome: Err(error), look_at: None },
+            Ok((outcome, None)) => Written { outcome: Ok(outcome), look_at: None },
+            Ok((outcome, Some(queue))) => {
+                let mut queue = Box::new(queue);
+                self.hand_out(&mut queue, effects);
+                let after = queue.next_event(self.turn.now, self.no_expiry_before);
+                key.set(queue);
+                // A new queue is to be known in any case.
+                self.node.index.borrow_mut().set(self.db, self.key, after);
+                Written { outcome: Ok(outcome), look_at: after }
+            }
+        }
+    }
+
+    fn hand_out(&self, queue: &mut Queue, effects: &mut Effects) {
+        if !self.waited_for || !queue.has_ready() {
+            return;
+        }
+        if self.may_hand_out {
+            blocking::hand_out(self.node, (self.db, self.key), queue, self.turn, effects);
+        } else {
+            self.node.waiters.borrow_mut().mark(self.db, self.key);
+        }
+    }
+}

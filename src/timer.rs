@@ -1,0 +1,155 @@
+//! The tick: what time alone changes, with no client about.
+//!
+//! One timer, armed for the earliest of all queues' next events, of waiting clients' deadlines,
+//! and of what commands have left for it. A tick works for about a millisecond and goes on in the
+//! next one, so that a million due jobs hold up nobody.
+//!
+//! Not everywhere may it write. On a replica its writes would succeed, and diverge. In a pause of
+//! writes the server would end itself. Then it looks again later.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use rq_core::{due, give_back, JobId, Turn};
+
+use crate::api::{start_timer, stop_timer, writes_are_paused, Ctx, Flags, Key, Mode, OwnedStr, TimerId};
+use crate::node::{add, Node};
+use crate::{blocking, replicate};
+
+/// A tick stops when it has worked for so long.
+const BUDGET_US: u64 = 1_000;
+/// Due jobs between two looks at the budget.
+const STEPS: u32 = 128;
+/// When to look again: on a replica, after a role change at the latest; in a pause of writes.
+const AGAIN_ELSEWHERE_US: u64 = 1_000_000;
+const AGAIN_PAUSED_US: u64 = 50_000;
+/// What commands leave behind for the tick is done so much later.
+const SOON_US: u64 = 1_000;
+/// An armed timer that is so much late has been stopped by a step back of the wall clock.
+const LATE_US: u64 = 20_000;
+
+/// The one timer of the server that we have.
+#[derive(Default)]
+pub struct Timer {
+    armed: Cell<Option<(TimerId, u64)>>,
+    /// The queues are not to be looked at before, in monotonic µs.
+    not_before_us: Cell<u64>,
+}
+
+/// Makes sure that the timer fires when there is something to do, and not later.
+pub fn arm(node: &Node, ctx: &Ctx) {
+    let now_us = node.time.monotonic_us();
+    let Some(wanted_us) = wanted(node, now_us) else { return };
+    if let Some((id, armed_us)) = node.timer.armed.get() {
+        if armed_us <= wanted_us && now_us <= armed_us.saturating_add(LATE_US) {
+            return;
+        }
+        stop_timer(ctx, id);
+    }
+    // Rounded up: a tick that comes a moment too early finds nothing, and has to come again.
+    let in_ms = wanted_us.saturating_sub(now_us).div_ceil(1_000);
+    node.timer.armed.set(Some((start_timer(ctx, in_ms), wanted_us)));
+}
+
+/// The same, after something has changed that the timer was set by: a clock, the role, a pause.
+pub fn rearm(node: &Node, ctx: &Ctx) {
+    node.timer.not_before_us.set(0);
+    arm(node, ctx);
+}
+
+/// When to tick, in monotonic µs; in the past: now.
+fn wanted(node: &Node, now_us: u64) -> Option<u64> {
+    let waiters = node.waiters.borrow();
+    let work_us = match (waiters.need_tick(), node.index.borrow().first()) {
+        (true, _) => Some(now_us.saturating_add(SOON_US)),
+        (false, Some(at_ms)) => {
+            let in_ms = at_ms.saturating_sub(node.time.now().ms);
+            Some(now_us.saturating_add(in_ms.saturating_mul(1_000)))
+        }
+        (false, None) => None,
+    };
+    let work_us = work_us.map(|at| at.max(node.timer.not_before_us.get()));
+    work_us.into_iter().chain(waiters.first_deadline_us()).min()
+}
+
+/// The timer has fired. The caller arms it again afterwards.
+pub fn tick(node: &Node, ctx: &Ctx) {
+    // It is spent, and stopping it would be an error.
+    node.timer.armed.set(None);
+    blocking::expire(node);
+    let now_us = node.time.monotonic_us();
+    if let Some(again_us) = may_not_write(node, ctx) {
+        node.timer.not_before_us.set(now_us.saturating_add(again_us));
+        return;
+    }
+    node.timer.not_before_us.set(0);
+    let over = || node.time.monotonic_us().saturating_sub(now_us) > BUDGET_US;
+    loop {
+        let lost = node.waiters.borrow_mut().take_lost();
+        if let Some(lost) = lost {
+            add(&node.count.given_back, lost.leases.len() as u64);
+            work(node, ctx, lost.db, &lost.key, &lost.leases);
+        } else if let Some((db, key)) = next_queue(node) {
+            work(node, ctx, db, &key, &[]);
+        } else {
+            return;
+        }
+        if over() {
+            return;
+        }
+    }
+}
+
+/// A queue with something to do.
+fn next_queue(node: &Node) -> Option<(i32, Rc<[u8]>)> {
+    let marked = node.waiters.borrow_mut().take_marked();
+    marked.or_else(|| {
+        let now = node.time.now();
+        node.index.borrow_mut().take_due(now.ms)
+    })
+}
+
+/// Whether, and after how many µs to ask again.
+fn may_not_write(node: &Node, ctx: &Ctx) -> Option<u64> {
+    let flags = ctx.flags();
+    if !flags.contains(Flags::MASTER) || flags.intersects(Flags::LOADING | Flags::ASYNC_LOADING) || node.guard.importing() {
+        return Some(AGAIN_ELSEWHERE_US);
+    }
+    if writes_are_paused() {
+        node.time.paused();
+        return Some(AGAIN_PAUSED_US);
+    }
+    node.time.not_paused();
+    None
+}
+
+/// Does what is due in one queue, and serves those who wait for it.
+fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) {
+    if !ctx.select(db) {
+        return node.index.borrow_mut().forget(db, key);
+    }
+    let name = OwnedStr::new(key);
+    let mut effects = node.take_effects();
+    {
+        let opened = Key::open(ctx, name.get(), Mode::Write);
+        let Ok(Some((mut opened, newest_ms))) = opened.map(|mut key| {
+            let newest_ms = key.queue().map(|queue| queue.newest_ms())?;
+            Some((key, newest_ms))
+        }) else {
+            node.keep_effects(effects);
+            return node.index.borrow_mut().forget(db, key);
+        };
+        let Some(queue) = opened.queue() else { return };
+        let now = node.time.now_for(newest_ms);
+        let turn: Turn = node.turn(now, Flags::DENY_BLOCKING);
+        if !lost.is_empty() {
+            give_back(queue, lost, &turn, &mut effects);
+        }
+        let more = due(queue, &turn, STEPS, &mut effects);
+        blocking::hand_out(node, (db, key), queue, &turn, &mut effects);
+        let next = if more { Some(now.ms) } else { queue.next_event(now.ms, now.no_expiry_before_ms) };
+        node.index.borrow_mut().set(db, key, next);
+    }
+    replicate::publish(node, ctx, name.get(), &effects);
+    node.keep_effects(effects);
+}

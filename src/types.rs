@@ -1,0 +1,174 @@
+//! The data type: how the server saves, loads, copies, measures and frees a queue.
+//!
+//! A saved queue is its snapshot: the batches as strings, then an empty string. Its first batch
+//! tells the version of the ops, so the type's own version stays 1 until that frame changes.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+use redis_module::raw;
+use rq_core::{copy_incarnation, Loader, Queue};
+
+use crate::api::{self, guarded, log, AofWriter, Ctx, Digest, Level, OptCtx, RdbReader, RdbWriter};
+use crate::graveyard;
+
+/// The type's name in RDB files: exactly 9 characters, never to be changed.
+const NAME: &std::ffi::CStr = c"rq-queue1";
+/// The version of the frame described above.
+const ENCODING: c_int = 1;
+
+/// A value as the server keeps it.
+fn boxed<T>(value: T) -> *mut c_void {
+    Box::into_raw(Box::new(value)).cast()
+}
+
+/// A value that the server shows. All callbacks of the type, and `api::Key`, agree on one `T`.
+///
+/// # Safety
+/// `value` was made by [`boxed`] with the same `T`, and nobody changes it during `'a`.
+unsafe fn shown<'a, T>(value: *const c_void) -> Option<&'a T> {
+    // SAFETY: see above.
+    unsafe { value.cast::<T>().as_ref() }
+}
+
+/// A value that the server gives back.
+///
+/// # Safety
+/// `value` was made by [`boxed`] with the same `T`, and is used by nobody any more.
+unsafe fn unboxed<T>(value: *mut c_void) -> Option<Box<T>> {
+    // SAFETY: see above.
+    (!value.is_null()).then(|| unsafe { Box::from_raw(value.cast()) })
+}
+
+/// Registers the type; false if the server refuses.
+pub fn register(ctx: &Ctx) -> bool {
+    // SAFETY: numbers and pointers to functions, for which all zeros is "not there".
+    let mut methods: raw::RedisModuleTypeMethods = unsafe { std::mem::zeroed() };
+    // Version 5 is taken by all servers: what an older one does not know it ignores.
+    methods.version = raw::REDISMODULE_TYPE_METHOD_VERSION.into();
+    methods.rdb_load = Some(rdb_load);
+    methods.rdb_save = Some(rdb_save);
+    methods.aof_rewrite = Some(aof_rewrite);
+    methods.free = Some(free);
+    methods.digest = Some(digest);
+    methods.free_effort2 = Some(free_effort);
+    methods.mem_usage2 = Some(mem_usage);
+    methods.unlink2 = Some(unlink);
+    methods.copy2 = Some(copy);
+    let data_type = ctx.create_data_type(NAME, ENCODING, &mut methods);
+    data_type.map(api::set_type).is_some()
+}
+
+/// Reads a saved queue. Null for anything that is not exactly one, with a line in the log.
+unsafe extern "C" fn rdb_load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> *mut c_void {
+    guarded(std::ptr::null_mut(), |node| {
+        // SAFETY: the server lends the handle for this call.
+        let Some(rdb) = (unsafe { RdbReader::from_raw(rdb) }) else { return std::ptr::null_mut() };
+        match load(&rdb, encoding) {
+            Ok(queue) => {
+                // Only a hint, so nothing is wrong with it if the value gets lost after all.
+                if let Some(key) = rdb.key() {
+                    node.index.borrow_mut().loaded(rdb.db(), key.bytes());
+                }
+                boxed::<Queue>(queue)
+            }
+            Err(why) => {
+                let key = rdb.key().map_or_else(|| "?".into(), |key| rq_core::quote(key.bytes()));
+                log(Level::Warning, &format!("the saved queue {key} (encoding {encoding}) is refused: {why}"));
+                std::ptr::null_mut()
+            }
+        }
+    })
+}
+
+fn load(rdb: &RdbReader, encoding: c_int) -> Result<Queue, String> {
+    if encoding != ENCODING {
+        return Err("it was written by another version of RQ".into());
+    }
+    let mut loader = Loader::new();
+    loop {
+        let batch = rdb.string().ok_or("it ends too early")?;
+        if batch.bytes().is_empty() {
+            return loader.finish().map_err(|why| why.to_string());
+        }
+        loader.feed(batch.bytes()).map_err(|why| why.to_string())?;
+    }
+}
+
+/// Often in a child process: changes nothing.
+unsafe extern "C" fn rdb_save(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
+    guarded((), |_| {
+        // SAFETY: the server lends both for this call.
+        if let Some((rdb, queue)) = unsafe { RdbWriter::from_raw(rdb).zip(shown::<Queue>(value)) } {
+            queue.snapshot(&mut |batch| rdb.string(batch));
+            rdb.string(b"");
+        }
+    });
+}
+
+/// In a child process: changes nothing.
+unsafe extern "C" fn aof_rewrite(aof: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, value: *mut c_void) {
+    guarded((), |_| {
+        // SAFETY: the server lends all for this call.
+        if let Some((aof, queue)) = unsafe { AofWriter::from_raw(aof, key).zip(shown::<Queue>(value)) } {
+            queue.snapshot(&mut |batch| aof.apply(batch));
+        }
+    });
+}
+
+unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
+    guarded((), |_| {
+        // SAFETY: the server lends both for this call.
+        if let Some((digest, queue)) = unsafe { Digest::from_raw(digest).zip(shown::<Queue>(value)) } {
+            queue.snapshot(&mut |batch| digest.add(batch));
+        }
+    });
+}
+
+/// On any thread: touches nothing but the value and the graveyard.
+unsafe extern "C" fn free(value: *mut c_void) {
+    // Not `guarded`, which would make this thread a node of its own.
+    let _ = std::panic::catch_unwind(|| {
+        // SAFETY: the server gives the value back, and nobody uses it any more.
+        if let Some(queue) = unsafe { unboxed::<Queue>(value) } {
+            graveyard::bury(queue);
+        }
+    });
+}
+
+/// To free a queue is to hand it over, so it is never worth another thread of the server's:
+/// the value of a single key always comes to us on the main thread.
+unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) -> usize {
+    1
+}
+
+unsafe extern "C" fn mem_usage(_: *mut raw::RedisModuleKeyOptCtx, value: *const c_void, _: usize) -> usize {
+    guarded(0, |_| {
+        // SAFETY: the server lends the value for this call.
+        unsafe { shown::<Queue>(value) }.map_or(0, Queue::mem_usage)
+    })
+}
+
+/// A key has lost its queue: deleted, renamed, moved or overwritten; and on some servers the new
+/// one has come already. So what is known is not forgotten, only looked at again soon.
+unsafe extern "C" fn unlink(about: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
+    guarded((), |node| {
+        // SAFETY: the server lends it for this call.
+        let about = unsafe { OptCtx::from_raw(about) };
+        if let Some((db, key)) = about.as_ref().and_then(OptCtx::key) {
+            node.index.borrow_mut().doubt(db, key.bytes());
+        }
+    });
+}
+
+/// COPY is replicated as it is, so the copy must come out the same everywhere.
+unsafe extern "C" fn copy(about: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) -> *mut c_void {
+    guarded(std::ptr::null_mut(), |_| {
+        // SAFETY: the server lends both for this call.
+        let Some((about, queue)) = (unsafe { OptCtx::from_raw(about).zip(shown::<Queue>(value)) }) else {
+            return std::ptr::null_mut();
+        };
+        let Some((db, key)) = about.target() else { return std::ptr::null_mut() };
+        boxed::<Queue>(queue.copy(copy_incarnation(queue.incarnation(), db, key.bytes())))
+    })
+}

@@ -1,0 +1,33 @@
+//! RQ on real servers: what the command reference promises, tried from outside.
+//!
+//! `RQ_SERVER` chooses the server, by a name of `scripts/servers` or a path; `RQ_MODULE` the
+//! module, by default the release build. One binary, one file for each theme. A test that writes
+//! uses a [`harness::Scene`] and ends with its `verify`.
+
+// The lints keep panics out of the product; here a panic is how a test fails.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+mod harness;
+mod binary;
+mod blocking;
+mod blocking_keys;
+mod corrupt;
+mod counting;
+mod crash;
+mod crowd;
+mod failover;
+mod leasing;
+mod looking;
+mod memory;
+mod odd_arguments;
+mod order;
+mod persistence;
+mod policy;
+mod producing;
+mod protocol;
+mod recovery;
+mod replication;
+mod settling;
+mod timer;
+mod tokens;
+mod upkeep;
