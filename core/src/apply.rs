@@ -7,10 +7,11 @@ use crate::dedup::{Held, Key, Owner};
 use crate::id::JobId;
 use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
 use crate::limits::{DUE_STEPS, MAX_STORED_TOKEN, MAX_TIME_MS};
-use crate::op::{Contents, DedupKey, Due, Event, GroupState, Op, Stored};
+use crate::op::{Contents, DedupKey, Due, Event, GroupState, Op, SlotJob, Stored};
 use crate::pause::{Pause, Side};
 use crate::policy::Setting;
 use crate::queue::Queue;
+use crate::schedule::{Name, NoJob, Plan};
 
 /// What became of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +57,12 @@ impl Queue {
             Op::Unhold { ended, id } => told(self.unhold(*ended, *id, now), Event::Push),
             Op::CloseWindows { until, key } => changed(self.dedup.close_windows(*until, key)),
             Op::Pause { side, pause } => changed(self.set_pause(*side, pause.as_ref())),
+            Op::Schedule { name, schedule } => {
+                self.schedules.set(Name::from(*name), (**schedule).clone());
+                Applied::Changed
+            }
+            Op::Unschedule { name } => changed(self.schedules.remove(name).map(|_| ())),
+            Op::Slot { name, job, next, burst } => self.slot(name, *job, *next, *burst, now),
             Op::Tidy => changed(self.groups.tidy(now, DUE_STEPS)),
             Op::Turns(turns) => {
                 self.groups.set_turns(turns.counter, &turns.bare);
@@ -231,6 +238,47 @@ impl Queue {
             payload: &held.payload,
         };
         self.push(id, &contents, now)
+    }
+
+    fn slot(&mut self, name: &[u8], job: SlotJob, next: Option<u64>, burst: u64, now: u64) -> Applied {
+        let Some((name, schedule)) = self.schedules.get(name) else { return Applied::Nothing };
+        let (name, mut schedule) = (name.clone(), schedule.clone());
+        let made = match job {
+            SlotJob::Made { id, slot } => self.push_slot(id, slot, &name, &schedule.plan, now),
+            SlotJob::None(why) => {
+                if why == NoJob::Refused {
+                    schedule.refused = schedule.refused.saturating_add(1);
+                    self.head.totals.slots_skipped = self.head.totals.slots_skipped.saturating_add(1);
+                }
+                None
+            }
+        };
+        schedule.made = schedule.made.saturating_add(u64::from(made.is_some()));
+        schedule.next = next;
+        schedule.burst = burst;
+        self.schedules.set(name, schedule);
+        made.map_or(Applied::Changed, |()| Applied::Told(Event::Push))
+    }
+
+    /// Pushes a slot's job: ready, placed at its slot.
+    fn push_slot(&mut self, id: JobId, slot: u64, name: &Name, plan: &Plan, now: u64) -> Option<()> {
+        let contents = Contents {
+            due: None,
+            options: plan.options,
+            group: plan.group.as_deref(),
+            dedup: plan.dedup.as_deref().map(|key| DedupKey { key, window_ms: 0 }),
+            payload: &plan.payload,
+        };
+        self.push(id, &contents, now)?;
+        let at = self.slot_of(id)?;
+        self.change(at, |job| {
+            job.place = slot;
+            let more = job.more_mut();
+            more.schedule = Some(name.clone());
+            if more.ttl_ms > 0 {
+                more.ttl_at = ttl_at(slot, more.ttl_ms);
+            }
+        })
     }
 
     fn set_policy(&mut self, setting: Setting) {

@@ -127,6 +127,7 @@ pub fn check(queue: &Queue) -> Result<(), String> {
         let job = queue.job(id)?;
         Some((job.state.is_live(), job.more().dedup.clone()))
     })?;
+    queue.schedules.check()?;
     queue.groups.check(&groups)?;
     same("ready jobs by age", sinces, queue.ready.since.len() as u64)?;
     if holds.is_empty() { Ok(()) } else { Err("a job remembers a consumer that is not there".into()) }

@@ -2,12 +2,13 @@
 
 use crate::job::Reason;
 use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_TIME_MS};
-use crate::op::{Contents, DedupKey, Due, GroupState, Op, QueueTurns};
+use crate::op::{Contents, DedupKey, Due, GroupState, Op, QueueTurns, SlotJob};
 use crate::pause::Side;
 use crate::request::{JobOptions, When};
+use crate::schedule::NoJob;
 use crate::stored::{
-    decode_grants, decode_header, decode_job, decode_owner, decode_pause, decode_setting, decode_turns, encode_grants,
-    encode_header, encode_job, encode_owner, encode_pause, encode_setting, encode_turns, MAX_TURN,
+    decode_grants, decode_header, decode_job, decode_owner, decode_pause, decode_schedule, decode_setting, decode_turns, encode_grants,
+    encode_header, encode_job, encode_owner, encode_pause, encode_schedule, encode_setting, encode_turns, MAX_TURN,
 };
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -40,6 +41,9 @@ const PAUSE: u8 = 25;
 const TIDY: u8 = 26;
 const TURNS: u8 = 27;
 const GROUP: u8 = 28;
+const SCHEDULE: u8 = 29;
+const UNSCHEDULE: u8 = 30;
+const SLOT: u8 = 31;
 
 // The flags of PUSH: which options follow.
 const WITH_DUE: u64 = 1;
@@ -159,6 +163,31 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
                 }
             }
             optional(pause.as_ref(), out, encode_pause);
+        }
+        Op::Schedule { name, schedule } => {
+            out.byte(SCHEDULE);
+            out.string(name);
+            encode_schedule(schedule, out);
+        }
+        Op::Unschedule { name } => {
+            out.byte(UNSCHEDULE);
+            out.string(name);
+        }
+        Op::Slot { name, job, next, burst } => {
+            out.byte(SLOT);
+            out.string(name);
+            match job {
+                SlotJob::Made { id, slot } => {
+                    out.byte(0);
+                    out.id(*id);
+                    out.time(*slot);
+                }
+                SlotJob::None(NoJob::Refused) => out.byte(1),
+                SlotJob::None(NoJob::Overlap) => out.byte(2),
+                SlotJob::None(NoJob::Passed) => out.byte(3),
+            }
+            optional(*next, out, Writer::time);
+            out.number(*burst);
         }
         Op::Tidy => out.byte(TIDY),
         Op::Turns(turns) => {
@@ -307,6 +336,20 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
                 _ => return Err(from.wrong("an unknown side")),
             },
             pause: maybe(from, decode_pause)?,
+        },
+        SCHEDULE => Op::Schedule { name: from.string(MAX_NAME)?, schedule: Box::new(decode_schedule(from)?) },
+        UNSCHEDULE => Op::Unschedule { name: from.string(MAX_NAME)? },
+        SLOT => Op::Slot {
+            name: from.string(MAX_NAME)?,
+            job: match from.byte()? {
+                0 => SlotJob::Made { id: from.id()?, slot: from.time()? },
+                1 => SlotJob::None(NoJob::Refused),
+                2 => SlotJob::None(NoJob::Overlap),
+                3 => SlotJob::None(NoJob::Passed),
+                _ => return Err(from.wrong("an unknown end of a slot")),
+            },
+            next: maybe(from, Reader::time)?,
+            burst: from.limited(MAX_DELIVERIES, "a number out of range")?,
         },
         TIDY => Op::Tidy,
         TURNS => Op::Turns(Box::new(QueueTurns {

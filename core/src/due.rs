@@ -26,7 +26,7 @@ enum Step {
 }
 
 /// Does the due work of a queue, at most `max_steps` jobs of it. True: there is more to do now.
-pub fn due(queue: &mut Queue, turn: &Turn, max_steps: u32, effects: &mut Effects) -> bool {
+pub fn due(queue: &mut Queue, turn: &Turn<'_>, max_steps: u32, effects: &mut Effects) -> bool {
     Run::new(queue, turn, effects).due(Scope::All, max_steps)
 }
 
@@ -38,7 +38,12 @@ impl Run<'_, '_> {
 
     fn due(&mut self, scope: Scope, max_steps: u32) -> bool {
         let mut left = max_steps;
-        while let Some((step, steps)) = self.due_step(scope, left) {
+        loop {
+            if left > 0 && self.slot_step() {
+                left = left.saturating_sub(1);
+                continue;
+            }
+            let Some((step, steps)) = self.due_step(scope, left) else { break };
             if left == 0 {
                 return true;
             }
@@ -49,7 +54,7 @@ impl Run<'_, '_> {
             }
             left = left.saturating_sub(steps);
         }
-        false
+        self.queue.schedules.first().is_some_and(|(at, _)| at <= self.now())
     }
 
     /// The next due op, and how many jobs it is about (at most `room`, at least one).

@@ -7,11 +7,12 @@ use crate::op::{Event, Op};
 use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::random::Random;
+use crate::schedule::Slots;
 use crate::wire::Writer;
 
 /// What the world looks like to one command: the shell fills it once.
-#[derive(Debug, Clone)]
-pub struct Turn {
+#[derive(Clone)]
+pub struct Turn<'a> {
     /// Unix ms.
     pub now: u64,
     /// Fresh random bits, for jitter.
@@ -26,6 +27,10 @@ pub struct Turn {
     pub defaults: Policy,
     /// The longest payload that is accepted: `rq.max-payload`.
     pub max_payload: usize,
+    /// Schedules make no jobs now: the server is out of memory, or would evict them.
+    pub bar_slots: bool,
+    /// What knows calendars.
+    pub slots: &'a dyn Slots,
     /// Figures of this process, for INFO.
     pub local: Local,
 }
@@ -132,13 +137,13 @@ impl Effects {
 /// One request under way on one queue.
 pub(crate) struct Run<'q, 't> {
     pub(crate) queue: &'q mut Queue,
-    pub(crate) turn: &'t Turn,
+    pub(crate) turn: &'t Turn<'t>,
     pub(crate) effects: &'q mut Effects,
     pub(crate) random: Random,
 }
 
 impl<'q, 't> Run<'q, 't> {
-    pub(crate) fn new(queue: &'q mut Queue, turn: &'t Turn, effects: &'q mut Effects) -> Run<'q, 't> {
+    pub(crate) fn new(queue: &'q mut Queue, turn: &'t Turn<'t>, effects: &'q mut Effects) -> Run<'q, 't> {
         // Requests that share a batch must not share their jitter.
         let random = Random::new(turn.seed ^ effects.batch.bytes().len() as u64);
         Run { queue, turn, effects, random }

@@ -10,6 +10,7 @@ use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::request::{LeaseOptions, Request};
 use crate::sink::Sink;
+use crate::slots;
 use crate::view;
 
 /// How a request ended.
@@ -29,7 +30,7 @@ pub enum Outcome {
 pub fn execute(
     queue: &mut Queue,
     request: &Request<'_>,
-    turn: &Turn,
+    turn: &Turn<'_>,
     effects: &mut Effects,
     out: &mut dyn Sink,
 ) -> Result<Outcome, Error> {
@@ -38,6 +39,7 @@ pub fn execute(
         Request::GetDedup { key } => view::get_dedup(queue, key, turn.now, out),
         Request::Peek { state, cursor, count, payload } => view::peek(queue, *state, *cursor, *count, *payload, out),
         Request::Len { state } => view::len(queue, *state, out),
+        Request::Schedules => view::schedules(queue, out),
         Request::Groups { after, count } => view::groups(queue, *after, *count, turn, out),
         Request::Consumers { after, count } => view::consumers(queue, *after, *count, out),
         Request::Info { .. } => view::info(queue, turn, out),
@@ -58,7 +60,7 @@ pub fn execute(
 /// A refusal: nothing was changed and nothing was written.
 pub fn execute_absent(
     request: &Request<'_>,
-    turn: &Turn,
+    turn: &Turn<'_>,
     effects: &mut Effects,
     out: &mut dyn Sink,
 ) -> Result<(Outcome, Option<Queue>), Error> {
@@ -67,7 +69,7 @@ pub fn execute_absent(
         (0..n).for_each(|_| out.int(-1));
     };
     match request {
-        Request::Push { .. } | Request::Create { .. } | Request::Pause { .. } => {
+        Request::Push { .. } | Request::Create { .. } | Request::Pause { .. } | Request::Schedule { .. } => {
             let mut queue = Queue::new(turn.incarnation);
             queue.head.policy = turn.defaults.clone();
             admit(&queue, request, turn)?;
@@ -112,8 +114,8 @@ pub fn execute_absent(
             out.array(3);
             (0..3).for_each(|_| out.int(0));
         }
-        Request::Reap { .. } | Request::Groups { .. } | Request::Consumers { .. } => out.array(0),
-        Request::Resume { .. } => out.int(0),
+        Request::Reap { .. } | Request::Schedules | Request::Groups { .. } | Request::Consumers { .. } => out.array(0),
+        Request::Resume { .. } | Request::Unschedule { .. } => out.int(0),
         Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::DelDedup { .. } | Request::Purge { .. } | Request::Trim { .. } | Request::Len { .. } => out.int(0),
         Request::Get { .. } | Request::GetDedup { .. } | Request::Info { .. } => out.null_array(),
         Request::Peek { .. } => {
@@ -126,15 +128,16 @@ pub fn execute_absent(
     Ok((Outcome::Replied, None))
 }
 
-fn admit(queue: &Queue, request: &Request<'_>, turn: &Turn) -> Result<(), Error> {
+fn admit(queue: &Queue, request: &Request<'_>, turn: &Turn<'_>) -> Result<(), Error> {
     match request {
         Request::Push { payloads, ties, .. } => produce::admit(queue, payloads, ties.dedup.as_ref(), turn),
+        Request::Schedule { plan, .. } => slots::check_plan(plan, turn),
         _ => Ok(()),
     }
 }
 
 /// Whether an empty LEASE waits instead of replying null.
-pub(crate) fn waits(options: &LeaseOptions, turn: &Turn) -> bool {
+pub(crate) fn waits(options: &LeaseOptions, turn: &Turn<'_>) -> bool {
     options.block_ms.is_some() && turn.may_block
 }
 
@@ -200,6 +203,8 @@ impl Run<'_, '_> {
             Request::DelDedup { keys } => out.uint(keys.iter().map(|key| self.del_dedup(key)).sum()),
             Request::Purge { state, count, reason, before } => out.uint(self.purge(*state, *count, *reason, *before)),
             Request::Trim { bound, count } => out.uint(self.trim(*bound, *count)),
+            Request::Schedule { name, plan } => self.schedule(name, plan, out),
+            Request::Unschedule { names } => out.uint(names.iter().map(|name| self.unschedule(name)).sum()),
             Request::Pause { side, for_ms, reason } => self.pause(*side, *for_ms, reason, out),
             Request::Resume { side } => out.int(i64::from(self.resume(*side))),
             Request::Create { settings } => {
@@ -214,6 +219,7 @@ impl Run<'_, '_> {
             | Request::GetDedup { .. }
             | Request::Peek { .. }
             | Request::Len { .. }
+            | Request::Schedules
             | Request::Groups { .. }
             | Request::Consumers { .. }
             | Request::Info { .. } => {}
@@ -251,7 +257,7 @@ impl Waiter {
     /// gone before it reads the reply, [`give_back`] returns it unspent. What a client waits for never does the due work of
     /// others, so this changes no other job, except that one whose time to live is over goes to
     /// dead instead of being leased.
-    pub fn grant(&self, queue: &mut Queue, turn: &Turn, effects: &mut Effects, out: &mut dyn Sink) -> bool {
+    pub fn grant(&self, queue: &mut Queue, turn: &Turn<'_>, effects: &mut Effects, out: &mut dyn Sink) -> bool {
         let mut run = Run::new(queue, turn, effects);
         run.take(&self.consumer, &self.options);
         if run.effects.granted().is_empty() {
@@ -277,7 +283,7 @@ impl Waiter {
 
 /// Gives back the leases of a grant whose reply nobody could read: unspent, as RELEASE does. What
 /// has been settled or leased anew since is left alone.
-pub fn give_back(queue: &mut Queue, leases: &[(JobId, u64)], turn: &Turn, effects: &mut Effects) {
+pub fn give_back(queue: &mut Queue, leases: &[(JobId, u64)], turn: &Turn<'_>, effects: &mut Effects) {
     let mut run = Run::new(queue, turn, effects);
     for (id, token) in leases {
         run.release(*id, *token, None);

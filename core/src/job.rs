@@ -3,6 +3,7 @@
 use crate::dedup::Key;
 use crate::groups::GroupId;
 use crate::id::JobId;
+use crate::schedule::Name;
 
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,6 +168,8 @@ pub(crate) struct More {
     pub(crate) reason: Option<Reason>,
     pub(crate) error: Box<[u8]>,
     pub(crate) group: Option<GroupId>,
+    /// The schedule that made it.
+    pub(crate) schedule: Option<Name>,
     /// The dedup key it was pushed with; it may be another job's by now.
     pub(crate) dedup: Option<Key>,
     /// WINDOW of that key in ms; 0: it is the job's until it ends.

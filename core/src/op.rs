@@ -9,6 +9,7 @@ use crate::policy::Setting;
 use crate::queue::Header;
 use crate::rate::Grants;
 use crate::request::JobOptions;
+use crate::schedule::{NoJob, Schedule};
 
 /// One change of a queue. `apply` knows no clock: `now` is the time of the batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +66,12 @@ pub(crate) enum Op<'a> {
     Turns(Box<QueueTurns>),
     /// A group with its pause, turns and grants, from a snapshot.
     Group { name: &'a [u8], state: Box<GroupState> },
+    /// A schedule was made or changed, or is part of a snapshot.
+    Schedule { name: &'a [u8], schedule: Box<Schedule> },
+    /// A schedule was removed.
+    Unschedule { name: &'a [u8] },
+    /// A slot of a schedule came.
+    Slot { name: &'a [u8], job: SlotJob, next: Option<u64>, burst: u64 },
     /// A key with its owner and what is held, from a snapshot.
     Key { key: &'a [u8], owner: Box<Owner> },
     /// A finished or dead job was removed by retention or TRIM.
@@ -80,6 +87,15 @@ pub(crate) struct Contents<'a> {
     pub(crate) group: Option<&'a [u8]>,
     pub(crate) dedup: Option<DedupKey<'a>>,
     pub(crate) payload: &'a [u8],
+}
+
+/// The job of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotJob {
+    /// It was made, for the slot of this time.
+    Made { id: JobId, slot: u64 },
+    /// There is none.
+    None(NoJob),
 }
 
 /// What a snapshot says about turns and rates.

@@ -43,7 +43,7 @@ fn fate(queue: &Queue, key: &[u8], options: &DedupOptions<'_>, now: u64) -> (Fat
 
 /// Back-pressure: whether there is room for what a push would add. It is asked before anything is
 /// changed, also before the due work, so that a refusal changes nothing.
-pub(crate) fn admit(queue: &Queue, payloads: &[&[u8]], dedup: Option<&DedupOptions<'_>>, turn: &Turn) -> Result<(), Error> {
+pub(crate) fn admit(queue: &Queue, payloads: &[&[u8]], dedup: Option<&DedupOptions<'_>>, turn: &Turn<'_>) -> Result<(), Error> {
     if let Some(pause) = Pause::on(queue.head.paused_in.as_ref(), turn.now) {
         return Err(Error::paused(pause));
     }

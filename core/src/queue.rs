@@ -11,6 +11,7 @@ use crate::pause::{Pause, Side};
 use crate::policy::Policy;
 use crate::rate::Grants;
 use crate::ready::{merge, Ready, ReadyKey};
+use crate::schedule::Schedules;
 use crate::slab::Slab;
 use crate::sorted::Sorted;
 
@@ -31,6 +32,7 @@ pub struct Totals {
     pub redriven: u64,
     pub dead_dropped: u64,
     pub trimmed: u64,
+    pub slots_skipped: u64,
 }
 
 /// What a queue knows beside its jobs.
@@ -84,6 +86,7 @@ pub struct Queue {
     pub(crate) names: Names,
     pub(crate) dedup: Dedup,
     pub(crate) groups: Groups,
+    pub(crate) schedules: Schedules,
     /// When leases were granted, for RATE.
     pub(crate) grants: Grants,
     /// Payload bytes by state.
@@ -121,6 +124,7 @@ impl Queue {
             names: Names::default(),
             dedup: Dedup::default(),
             groups: Groups::new(),
+            schedules: Schedules::default(),
             grants: Grants::default(),
             bytes: [0; 5],
             retrying: 0,
@@ -229,9 +233,10 @@ impl Queue {
         };
         let pauses = [&self.head.paused_out, &self.head.paused_in].into_iter().flatten().filter_map(|pause| pause.until).min();
         let group_pause = self.groups.next_pause_end().map(|(at, _)| at);
+        let slot = self.schedules.first().map(|(at, _)| at);
         let window = self.dedup.first_window().map(|(at, _)| *at);
         let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now)).min();
-        [expiry, due, ttl, window, retention, reopens, pauses, group_pause, self.groups.next_idle()].into_iter().flatten().min()
+        [expiry, due, ttl, slot, window, retention, reopens, pauses, group_pause, self.groups.next_idle()].into_iter().flatten().min()
     }
 
     /// The oldest job that is finished or dead, and since when it is.
@@ -279,6 +284,7 @@ impl Queue {
             self.held_since.bytes(),
             self.dedup.bytes(),
             self.groups.bytes(),
+            self.schedules.bytes(),
             self.grants.bytes(),
             orders.fold(0, |sum, order| sum.saturating_add(order.bytes())),
         ];

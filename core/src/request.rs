@@ -7,6 +7,7 @@ use crate::job::{Reason, State};
 use crate::limits::{LEASE_BYTES, MAX_ERROR, LOOK_BEYOND, MAX_BATCH, MAX_COUNT, MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_PEEK, MAX_SPAN_MS, BATCH_ROOM};
 use crate::pause::Side;
 use crate::policy::Setting;
+use crate::schedule::Missed;
 use crate::table::Verb;
 use crate::view::Cursor;
 
@@ -70,6 +71,29 @@ pub struct DedupOptions<'a> {
     pub max_wait_ms: Option<u64>,
     /// KEEPLAST.
     pub keep_last: bool,
+}
+
+/// When the slots of a schedule are.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs, reason = "named as in the command")]
+pub enum RuleArgs<'a> {
+    Cron { line: &'a [u8], zone: &'a [u8] },
+    Every { ms: u64 },
+}
+
+/// What SCHEDULE says.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs, reason = "named as in the command")]
+pub struct PlanArgs<'a> {
+    pub rule: RuleArgs<'a>,
+    pub start: Option<u64>,
+    pub end: Option<u64>,
+    pub limit: Option<u64>,
+    pub missed: Missed,
+    pub payload: &'a [u8],
+    pub options: JobOptions,
+    pub group: Option<&'a [u8]>,
+    pub dedup: Option<&'a [u8]>,
 }
 
 /// What LEASE says beside the consumer.
@@ -196,6 +220,9 @@ pub enum Request<'a> {
     Peek { state: State, cursor: Option<Cursor>, count: u64, payload: bool },
     Len { state: Option<State> },
     Info { json: bool },
+    Schedule { name: &'a [u8], plan: Box<PlanArgs<'a>> },
+    Unschedule { names: &'a [&'a [u8]] },
+    Schedules,
     Pause { side: Side<'a>, for_ms: Option<u64>, reason: &'a [u8] },
     Resume { side: Side<'a> },
     Groups { after: Option<&'a [u8]>, count: u64 },
@@ -262,6 +289,12 @@ pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, E
                 _ => return Err(Error::unknown_option(word)),
             },
         },
+        Verb::Schedule => schedule(&mut args)?,
+        Verb::Unschedule => match args.rest() {
+            [] => return Err(Error::missing_value("RQ.UNSCHEDULE key")),
+            names => Request::Unschedule { names },
+        },
+        Verb::Schedules => Request::Schedules,
         Verb::Pause => pause(&mut args)?,
         Verb::Resume => match side(&mut args)? {
             (side, None, None) => Request::Resume { side },
@@ -623,6 +656,73 @@ fn peek<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
         }
     }
     Ok(Request::Peek { state, cursor: cursor.flatten(), count: count.unwrap_or(10), payload: nopayload.is_none() })
+}
+
+fn schedule<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
+    let name = args.value("RQ.SCHEDULE key")?;
+    if name.len() > MAX_NAME {
+        return Err(Error::new(format!("a schedule's name has at most {MAX_NAME} bytes, not {}", name.len())));
+    }
+    let (mut cron, mut zone, mut every, mut start, mut end, mut limit, mut missed) = (None, None, None, None, None, None, None);
+    let (mut payload, mut priority, mut lease_ms, mut max_deliveries, mut ttl_ms) = (None, None, None, None, None);
+    let (mut group, mut dedup) = (None, None);
+    while let Some((option, word)) = args.option() {
+        match option.as_bytes() {
+            b"CRON" => once("CRON", &mut cron, short(args.value("CRON")?, "CRON")?)?,
+            b"TZ" => once("TZ", &mut zone, short(args.value("TZ")?, "TZ")?)?,
+            b"EVERY" => once("EVERY", &mut every, args.number("EVERY", 100, MAX_SPAN_MS)?)?,
+            b"START" => once("START", &mut start, args.unix_ms("START")?)?,
+            b"END" => once("END", &mut end, args.unix_ms("END")?)?,
+            b"LIMIT" => once("LIMIT", &mut limit, args.number("LIMIT", 1, MAX_DELIVERIES)?)?,
+            b"MISSED" => once("MISSED", &mut missed, missed_word(args.value("MISSED")?)?)?,
+            b"PAYLOAD" => once("PAYLOAD", &mut payload, args.value("PAYLOAD")?)?,
+            b"PRIORITY" => once("PRIORITY", &mut priority, args.priority()?)?,
+            b"LEASE" => once("LEASE", &mut lease_ms, args.number("LEASE", 1, MAX_LEASE_MS)?)?,
+            b"MAXDELIVERIES" => {
+                once("MAXDELIVERIES", &mut max_deliveries, args.number("MAXDELIVERIES", 0, MAX_DELIVERIES)?)?;
+            }
+            b"TTL" => once("TTL", &mut ttl_ms, args.number("TTL", 1, MAX_SPAN_MS)?)?,
+            b"GROUP" => once("GROUP", &mut group, group_name(args.value("GROUP")?)?)?,
+            b"DEDUP" => once("DEDUP", &mut dedup, dedup_key(args.value("DEDUP")?)?)?,
+            _ => return Err(Error::unknown_option(word)),
+        }
+    }
+    let rule = match (cron, every) {
+        (Some(line), None) => RuleArgs::Cron { line, zone: zone.unwrap_or(b"") },
+        (None, Some(ms)) if zone.is_none() => RuleArgs::Every { ms },
+        (None, Some(_)) => return Err(Error::new("syntax error: TZ goes with CRON, not with EVERY")),
+        _ => return Err(Error::new("syntax error: RQ.SCHEDULE needs either CRON or EVERY")),
+    };
+    let Some(payload) = payload else { return Err(Error::new("syntax error: RQ.SCHEDULE needs PAYLOAD")) };
+    if let (Some(start), Some(end)) = (start, end) {
+        if end < start {
+            return Err(Error::new(format!("END must not be before START, {end} is before {start}")));
+        }
+    }
+    let options = JobOptions {
+        when: When::Now,
+        priority: priority.unwrap_or(0),
+        lease_ms: lease_ms.unwrap_or(0),
+        max_deliveries,
+        ttl_ms: ttl_ms.unwrap_or(0),
+    };
+    let missed = missed.unwrap_or_default();
+    let plan = PlanArgs { rule, start, end, limit, missed, payload, options, group, dedup };
+    Ok(Request::Schedule { name, plan: Box::new(plan) })
+}
+
+fn short<'a>(value: &'a [u8], option: &str) -> Result<&'a [u8], Error> {
+    if value.len() > MAX_NAME {
+        return Err(Error::new(format!("{option} has at most {MAX_NAME} bytes, not {}", value.len())));
+    }
+    Ok(value)
+}
+
+fn missed_word(word: &[u8]) -> Result<Missed, Error> {
+    Missed::ALL
+        .into_iter()
+        .find(|missed| missed.name().as_bytes().eq_ignore_ascii_case(word))
+        .ok_or_else(|| Error::new(format!("MISSED must be one, skip or all, not {}", quote(word))))
 }
 
 /// OUT, IN or GROUP; FOR; REASON.

@@ -50,6 +50,14 @@ impl Queue {
             let state = GroupState { pause: group.pause.clone(), turns: Groups::turns_of(group), grants: group.grants.clone() };
             encode(&Op::Group { name: &group.name, state: Box::new(state) }, &mut batch);
         }
+        for (name, schedule) in self.schedules.iter() {
+            if batch.bytes().len().saturating_add(schedule.plan.payload.len()) > SNAPSHOT_CHUNK {
+                emit(batch.bytes());
+                batch.clear();
+                batch.begin(self.head.newest_ms);
+            }
+            encode(&Op::Schedule { name, schedule: Box::new(schedule.clone()) }, &mut batch);
+        }
         let (counter, bare) = self.groups.turns();
         let turns = QueueTurns { counter, bare, grants: self.grants.clone() };
         if turns != QueueTurns::default() {
@@ -167,6 +175,12 @@ impl Loader {
                     if !ordered || owner.job > queue.head.last_id || queue.apply_op(&op, now) == Applied::Nothing {
                         return Err(reader.wrong("a dedup key that does not fit"));
                     }
+                }
+                (Some(queue), Op::Schedule { name, .. }) => {
+                    if queue.schedules.iter().next_back().is_some_and(|(last, _)| last[..] >= **name) {
+                        return Err(reader.wrong("schedules out of order"));
+                    }
+                    queue.apply_op(&op, now);
                 }
                 (Some(queue), Op::Group { .. } | Op::Turns(_)) => {
                     if queue.apply_op(&op, now) == Applied::Nothing {

@@ -5,11 +5,12 @@ use crate::dedup::{Held, Owner};
 use crate::groups::Turns;
 use crate::job::{Job, More, Settled, State};
 use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_STORED_TOKEN, MAX_TIME_MS};
-use crate::op::{Contents, Stored};
+use crate::op::{Contents, DedupKey, Stored};
 use crate::pause::Pause;
 use crate::policy::{Policy, Setting};
 use crate::queue::{Header, Totals};
 use crate::rate::Grants;
+use crate::schedule::{Missed, Plan, Rule, Schedule};
 use crate::wire::{Malformed, Reader, Writer};
 
 /// Turns are counted from 1; no queue lives to see this one.
@@ -73,7 +74,10 @@ pub(crate) fn encode_header(header: &Header, out: &mut Writer) {
         encode_setting(&setting, out);
     }
     let t = &header.totals;
-    let totals = [t.pushed, t.delivered, t.acked, t.failed, t.expired, t.released, t.dead, t.redriven, t.dead_dropped, t.trimmed];
+    let totals = [
+        t.pushed, t.delivered, t.acked, t.failed, t.expired, t.released, t.dead, t.redriven, t.dead_dropped, t.trimmed,
+        t.slots_skipped,
+    ];
     out.number(totals.len() as u64);
     for total in totals {
         out.number(total);
@@ -99,7 +103,7 @@ pub(crate) fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> 
         }
         policy.set(setting);
     }
-    if from.number()? != 10 {
+    if from.number()? != 11 {
         return Err(from.wrong("an unknown number of totals"));
     }
     let mut total = || from.limited(i64::MAX as u64, "a total out of range");
@@ -114,6 +118,7 @@ pub(crate) fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> 
         redriven: total()?,
         dead_dropped: total()?,
         trimmed: total()?,
+        slots_skipped: total()?,
     };
     Ok(Header { incarnation, policy, last_id, last_token, newest_ms, longest_lease_ms, paused_out, paused_in, totals })
 }
@@ -176,7 +181,8 @@ const BIT_ERROR: u64 = 1 << 23;
 const BIT_RESULT: u64 = 1 << 24;
 const BIT_DEDUP: u64 = 1 << 25;
 const BIT_GROUP: u64 = 1 << 26;
-const ALL_BITS: u64 = (1 << 27) - 1;
+const BIT_SCHEDULE: u64 = 1 << 27;
+const ALL_BITS: u64 = (1 << 28) - 1;
 
 /// Which of the numbers are times, near the batch's own: written as a difference to it.
 fn is_time(field: usize) -> bool {
@@ -200,7 +206,8 @@ pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, group: Option<&[u8]
         | flag(!more.error.is_empty(), BIT_ERROR)
         | flag(!more.result.is_empty(), BIT_RESULT)
         | flag(more.dedup.is_some(), BIT_DEDUP)
-        | flag(group.is_some(), BIT_GROUP);
+        | flag(group.is_some(), BIT_GROUP)
+        | flag(more.schedule.is_some(), BIT_SCHEDULE);
     out.id(job.id);
     out.byte(job.state as u8);
     out.byte(job.priority as u8);
@@ -240,6 +247,9 @@ pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, group: Option<&[u8]
     }
     if let Some(group) = group {
         out.group(group);
+    }
+    if let Some(name) = &more.schedule {
+        out.string(name);
     }
 }
 
@@ -295,6 +305,9 @@ pub(crate) fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
         more.dedup = Some(from.string(MAX_NAME)?.into());
     }
     let group = if has(BIT_GROUP) { Some(Box::from(from.group()?)) } else { None };
+    if has(BIT_SCHEDULE) {
+        more.schedule = Some(from.string(MAX_NAME)?.into());
+    }
     let more = if bits == 0 { None } else { Some(Box::new(more)) };
     let job = Job { id, place, payload: payload.into(), more, priority, state };
     match crate::check::check_job(&job, consumer.is_some()) {
@@ -345,4 +358,67 @@ pub(crate) fn decode_grants(from: &mut Reader<'_>) -> Result<Grants, Malformed> 
         times.push(from.time()?);
     }
     Grants::from_ascending(times).ok_or_else(|| from.wrong("grants out of order"))
+}
+
+pub(crate) fn encode_schedule(schedule: &Schedule, out: &mut Writer) {
+    let Schedule { plan, next, made, refused, burst } = schedule;
+    match &plan.rule {
+        Rule::Cron { line, zone } => {
+            out.byte(0);
+            out.string(line);
+            out.string(zone);
+        }
+        Rule::Every { ms, anchor } => {
+            out.byte(1);
+            out.number(*ms);
+            out.number(*anchor);
+        }
+    }
+    optional(plan.start, out, Writer::number);
+    optional(plan.end, out, Writer::number);
+    optional(plan.limit, out, Writer::number);
+    out.byte(plan.missed as u8);
+    let contents = Contents {
+        due: None,
+        options: plan.options,
+        group: plan.group.as_deref(),
+        dedup: plan.dedup.as_deref().map(|key| DedupKey { key, window_ms: 0 }),
+        payload: &plan.payload,
+    };
+    encode_contents(&contents, out);
+    optional(*next, out, Writer::number);
+    out.number(*made);
+    out.number(*refused);
+    out.number(*burst);
+}
+
+pub(crate) fn decode_schedule(from: &mut Reader<'_>) -> Result<Schedule, Malformed> {
+    let time = |from: &mut Reader<'_>| from.limited(MAX_TIME_MS, "a time out of range");
+    let rule = match from.byte()? {
+        0 => Rule::Cron { line: from.string(MAX_NAME)?.into(), zone: from.string(MAX_NAME)?.into() },
+        1 => Rule::Every { ms: from.limited(MAX_SPAN_MS, "an interval out of range")?, anchor: time(from)? },
+        _ => return Err(from.wrong("an unknown rule")),
+    };
+    if matches!(rule, Rule::Every { ms: 0, .. }) {
+        return Err(from.wrong("an interval of 0"));
+    }
+    let start = maybe(from, time)?;
+    let end = maybe(from, time)?;
+    let limit = maybe(from, |from| from.limited(MAX_DELIVERIES, "a limit out of range"))?;
+    let missed = Missed::ALL.get(usize::from(from.byte()?)).copied().ok_or_else(|| from.wrong("an unknown word"))?;
+    let Contents { options, group, dedup, payload, .. } = decode_contents(from)?;
+    let plan = Plan {
+        rule,
+        start,
+        end,
+        limit,
+        missed,
+        payload: payload.into(),
+        options,
+        group: group.map(Box::from),
+        dedup: dedup.map(|dedup| Box::from(dedup.key)),
+    };
+    let next = maybe(from, time)?;
+    let mut count = || from.limited(crate::limits::MAX_TOKEN, "a number out of range");
+    Ok(Schedule { plan, next, made: count()?, refused: count()?, burst: count()? })
 }

@@ -23,6 +23,9 @@ pub enum Verb {
     Peek,
     Len,
     Info,
+    Schedule,
+    Unschedule,
+    Schedules,
     Pause,
     Resume,
     Groups,
@@ -181,6 +184,21 @@ pub static COMMANDS: &[Command] = &[
         "Shows the policy, the counts and the totals of a queue.",
         "O(1)",
         "Map, or with JSON one string; null if there is no queue."),
+    command!(Schedule, "rq.schedule", -6, "write deny-oom", Insert,
+        "key name CRON line [TZ zone] [START unix-ms] [END unix-ms] [LIMIT n] [MISSED one | skip | all] PAYLOAD p [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms] [GROUP g] [DEDUP dkey] | key name EVERY ms [START unix-ms] [END unix-ms] [LIMIT n] [MISSED one | skip | all] PAYLOAD p [PRIORITY n] [LEASE ms] [MAXDELIVERIES n] [TTL ms] [GROUP g] [DEDUP dkey]",
+        "Makes or changes a schedule: one job per slot, however many clients say so, across restarts and failovers.",
+        "O(log n)",
+        "[code, next-at]: 1 made, 2 changed, 0 the same; next-at is null if there is no slot any more."),
+    command!(Unschedule, "rq.unschedule", -3, "write", Update,
+        "key name [name ...]",
+        "Removes schedules. The jobs that they made stay.",
+        "O(k log n) for k names",
+        "The number of schedules removed."),
+    command!(Schedules, "rq.schedules", 2, "readonly", Read,
+        "key",
+        "Shows the schedules by name.",
+        "O(n) for n schedules",
+        "Array of maps."),
     command!(Pause, "rq.pause", -2, "write deny-oom fast", Insert,
         "key [OUT | IN] [FOR ms] [GROUP g] [REASON text]",
         "Pauses leasing (OUT), pushing (IN) or the leasing of one group, for a time or until RQ.RESUME. A pause never gets shorter by another one. Workers can always settle and extend what they have.",
@@ -227,7 +245,7 @@ impl Verb {
 
     /// Whether an absent key is made into a queue.
     pub fn makes_queue(self) -> bool {
-        matches!(self, Verb::Push | Verb::MPush | Verb::Pause | Verb::Create | Verb::Apply)
+        matches!(self, Verb::Push | Verb::MPush | Verb::Schedule | Verb::Pause | Verb::Create | Verb::Apply)
     }
 
     /// Whether it changes anything at all.

@@ -11,6 +11,7 @@ use crate::limits::PEEK_BYTES;
 use crate::pause::Pause;
 use crate::policy::Policy;
 use crate::queue::{ready_key, Held, Queue};
+use crate::schedule::Rule;
 use crate::sink::Sink;
 
 /// Where a PEEK goes on: after this job in the order of its state. The job itself may be gone.
@@ -66,7 +67,7 @@ pub(crate) fn get_dedup(queue: &Queue, key: &[u8], now: u64, out: &mut dyn Sink)
 /// The map of a job.
 pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn Sink) {
     let more = job.more();
-    let fields = 27usize;
+    let fields = 28usize;
     out.map(if payload { fields } else { fields.saturating_sub(1) });
     let mut text = IdText::new();
     out.text("id");
@@ -83,6 +84,11 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
     out.text("dedup");
     match &more.dedup {
         Some(key) => out.bulk(key),
+        None => out.null(),
+    }
+    out.text("schedule");
+    match &more.schedule {
+        Some(name) => out.bulk(name),
         None => out.null(),
     }
     number(out, "pushed-at", job.id.ms);
@@ -196,7 +202,7 @@ fn place_of(job: &Job) -> Cursor {
     Cursor { priority, time, id: job.id }
 }
 
-pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
+pub(crate) fn info(queue: &Queue, turn: &Turn<'_>, out: &mut dyn Sink) {
     let counts: [(&str, u64); 12] = {
         let of = |state: State| queue.count(state) as u64;
         let dead = |reason: Reason| queue.dead_count(reason) as u64;
@@ -230,9 +236,11 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
         ("redriven-total", totals.redriven),
         ("dead-dropped-total", totals.dead_dropped),
         ("trimmed-total", totals.trimmed),
+        ("slots-skipped-total", totals.slots_skipped),
         ("held-duplicates", held),
         ("held-bytes", held_bytes),
         ("groups", queue.groups.len() as u64),
+        ("schedules", queue.schedules.len() as u64),
         ("dedup-keys", queue.dedup.len() as u64),
         ("local-duplicates", turn.local.duplicates),
         ("local-full", turn.local.full),
@@ -295,7 +303,7 @@ fn held_name(queue: &Queue, now: u64) -> &'static str {
 
 /// Groups by name: `[name, ready, leased, retrying, jobs, paused-until]`, the last null if it is
 /// not paused and 0 if it has no end.
-pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn, out: &mut dyn Sink) {
+pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn<'_>, out: &mut dyn Sink) {
     let page: Vec<_> = queue.groups.after(after).map(|(_, group)| group).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
     out.array(page.len());
     for group in page {
@@ -309,6 +317,49 @@ pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Tur
             Some(pause) => out.uint(pause.until.unwrap_or(0)),
             None => out.null(),
         }
+    }
+}
+
+/// Schedules by name, as maps.
+pub(crate) fn schedules(queue: &Queue, out: &mut dyn Sink) {
+    out.array(queue.schedules.len());
+    for (name, schedule) in queue.schedules.iter() {
+        let plan = &schedule.plan;
+        let bytes = |out: &mut dyn Sink, name: &str, value: Option<&[u8]>| {
+            out.text(name);
+            match value {
+                Some(value) => out.bulk(value),
+                None => out.null(),
+            }
+        };
+        let (cron, zone, every) = match &plan.rule {
+            Rule::Cron { line, zone } => (Some(&line[..]), Some(&zone[..]).filter(|zone| !zone.is_empty()), 0),
+            Rule::Every { ms, .. } => (None, None, *ms),
+        };
+        out.map(18);
+        bytes(out, "name", Some(name));
+        bytes(out, "cron", cron);
+        bytes(out, "tz", zone);
+        maybe(out, "every", every);
+        maybe(out, "start", plan.start.unwrap_or(0));
+        maybe(out, "end", plan.end.unwrap_or(0));
+        maybe(out, "limit", plan.limit.unwrap_or(0));
+        bytes(out, "missed", Some(plan.missed.name().as_bytes()));
+        out.text("priority");
+        out.int(i64::from(plan.options.priority));
+        maybe(out, "lease", plan.options.lease_ms);
+        out.text("maxdeliveries");
+        match plan.options.max_deliveries {
+            Some(max) => out.uint(max),
+            None => out.null(),
+        }
+        maybe(out, "ttl", plan.options.ttl_ms);
+        bytes(out, "group", plan.group.as_deref());
+        bytes(out, "dedup", plan.dedup.as_deref());
+        maybe(out, "next-at", schedule.next.unwrap_or(0));
+        number(out, "made", schedule.made);
+        number(out, "refused", schedule.refused);
+        bytes(out, "payload", Some(&plan.payload));
     }
 }
 
