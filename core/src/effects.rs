@@ -3,11 +3,13 @@
 use crate::apply::Applied;
 use crate::codec;
 use crate::id::JobId;
+use crate::job::State;
 use crate::op::{Event, Op};
 use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::schedule::Slots;
+use crate::sink::Sink;
 use crate::wire::Writer;
 
 /// What the world looks like to one command: the shell fills it once.
@@ -27,12 +29,42 @@ pub struct Turn<'a> {
     pub defaults: Policy,
     /// The longest payload that is accepted: `rq.max-payload`.
     pub max_payload: usize,
+    /// Whether somebody waits for the end of jobs of this queue.
+    pub watch_ends: bool,
     /// Schedules make no jobs now: the server is out of memory, or would evict them.
     pub bar_slots: bool,
     /// What knows calendars.
     pub slots: &'a dyn Slots,
     /// Figures of this process, for INFO.
     pub local: Local,
+}
+
+/// How a job ended, for who waits for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It was finished; its result, if it is kept.
+    Done(Option<Box<[u8]>>),
+    /// It went to dead.
+    Dead,
+    /// It was removed.
+    Gone,
+}
+
+impl End {
+    /// Writes the reply of WAIT.
+    pub fn write(&self, out: &mut dyn Sink) {
+        let (state, result) = match self {
+            End::Gone => return out.null_array(),
+            End::Done(result) => (State::Done, result.as_deref()),
+            End::Dead => (State::Dead, None),
+        };
+        out.array(2);
+        out.text(state.name());
+        match result {
+            Some(result) => out.bulk(result),
+            None => out.null(),
+        }
+    }
 }
 
 /// Figures of this process only: in no snapshot, and on no replica.
@@ -54,6 +86,7 @@ pub struct Effects {
     batch: Writer,
     events: Vec<Event>,
     granted: Vec<(JobId, u64)>,
+    ended: Vec<(JobId, End)>,
     stale: u64,
     duplicates: u64,
     nothing: u64,
@@ -70,6 +103,7 @@ impl Effects {
         self.batch.clear();
         self.events.clear();
         self.granted.clear();
+        self.ended.clear();
         self.stale = 0;
         self.duplicates = 0;
         self.nothing = 0;
@@ -92,6 +126,11 @@ impl Effects {
 
     pub(crate) fn granted_mut(&mut self) -> &mut Vec<(JobId, u64)> {
         &mut self.granted
+    }
+
+    /// The jobs that ended, and how, if [`Turn::watch_ends`] asked for them.
+    pub fn ended(&self) -> &[(JobId, End)] {
+        &self.ended
     }
 
     /// How many tokens were refused.
@@ -164,6 +203,15 @@ impl<'q, 't> Run<'q, 't> {
     }
 
     fn commit_one(&mut self, op: &Op<'_>) {
+        if self.turn.watch_ends {
+            let end = match op {
+                Op::Finish { id, keep } => Some((*id, End::Done(keep.map(Box::from)))),
+                Op::Bury { id, .. } => Some((*id, End::Dead)),
+                Op::Drop { id } => Some((*id, End::Gone)),
+                _ => None,
+            };
+            self.effects.ended.extend(end);
+        }
         self.effects.record(op, self.turn.now);
         let applied = self.queue.apply_op(op, self.turn.now);
         debug_assert!(applied != Applied::Nothing, "a decision that does not fit: {op:?}");

@@ -1,9 +1,10 @@
 //! From a checked request to its ops and its reply: the one path for all verbs.
 
 use crate::due::Scope;
-use crate::effects::{Effects, Run, Turn};
+use crate::effects::{Effects, End, Run, Turn};
 use crate::error::Error;
 use crate::id::JobId;
+use crate::job::State;
 use crate::op::Op;
 use crate::produce;
 use crate::policy::Policy;
@@ -37,6 +38,13 @@ pub fn execute(
     match request {
         Request::Get { id } => view::get(queue, *id, out),
         Request::GetDedup { key } => view::get_dedup(queue, key, turn.now, out),
+        Request::Wait { id, block_ms } => match queue.job(*id).map(|job| (job.state, &job.more().result)) {
+            None => out.null_array(),
+            Some((State::Done, result)) => End::Done(Some(result.clone())).write(out),
+            Some((State::Dead, _)) => End::Dead.write(out),
+            Some(_) if block_ms.is_some() && turn.may_block => return Ok(Outcome::Wait(None)),
+            Some(_) => out.null_array(),
+        },
         Request::Peek { state, cursor, count, payload } => view::peek(queue, *state, *cursor, *count, *payload, out),
         Request::Len { state } => view::len(queue, *state, out),
         Request::Schedules => view::schedules(queue, out),
@@ -117,7 +125,7 @@ pub fn execute_absent(
         Request::Reap { .. } | Request::Schedules | Request::Groups { .. } | Request::Consumers { .. } => out.array(0),
         Request::Resume { .. } | Request::Unschedule { .. } => out.int(0),
         Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::DelDedup { .. } | Request::Purge { .. } | Request::Trim { .. } | Request::Len { .. } => out.int(0),
-        Request::Get { .. } | Request::GetDedup { .. } | Request::Info { .. } => out.null_array(),
+        Request::Get { .. } | Request::GetDedup { .. } | Request::Wait { .. } | Request::Info { .. } => out.null_array(),
         Request::Peek { .. } => {
             out.array(2);
             out.text("0");
@@ -219,6 +227,7 @@ impl Run<'_, '_> {
             | Request::GetDedup { .. }
             | Request::Peek { .. }
             | Request::Len { .. }
+            | Request::Wait { .. }
             | Request::Schedules
             | Request::Groups { .. }
             | Request::Consumers { .. }

@@ -51,7 +51,7 @@ mod wire;
 
 pub use check::check;
 pub use due::due;
-pub use effects::{Effects, Local, Turn};
+pub use effects::{Effects, End, Local, Turn};
 pub use error::{quote, Code, Error};
 pub use execute::{execute, execute_absent, give_back, Outcome, Waiter};
 pub use id::{IdText, JobId};

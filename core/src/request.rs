@@ -217,6 +217,7 @@ pub enum Request<'a> {
     Trim { bound: Trim, count: u64 },
     Get { id: JobId },
     GetDedup { key: &'a [u8] },
+    Wait { id: JobId, block_ms: Option<u64> },
     Peek { state: State, cursor: Option<Cursor>, count: u64, payload: bool },
     Len { state: Option<State> },
     Info { json: bool },
@@ -280,6 +281,17 @@ pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, E
         Verb::Purge => purge(&mut args)?,
         Verb::Trim => trim(&mut args)?,
         Verb::Get => get(&mut args)?,
+        Verb::Wait => {
+            let id = args.id()?;
+            let mut block_ms = None;
+            while let Some((name, word)) = args.option() {
+                match name.as_bytes() {
+                    b"BLOCK" => once("BLOCK", &mut block_ms, args.number("BLOCK", 0, MAX_SPAN_MS)?)?,
+                    _ => return Err(Error::unknown_option(word)),
+                }
+            }
+            Request::Wait { id, block_ms }
+        }
         Verb::Peek => peek(&mut args)?,
         Verb::Len => Request::Len { state: args.next().map(state).transpose()? },
         Verb::Info => match args.option() {
