@@ -48,6 +48,7 @@ struct Waiting {
     key: Rc<[u8]>,
     /// None for moments: when it is being blocked, or served.
     blocked: Option<Blocked>,
+    client: u64,
     waiter: Rc<Waiter>,
     deadline_us: Option<u64>,
     /// What it has got.
@@ -60,6 +61,8 @@ pub struct Lost {
     pub db: i32,
     /// The queue's key.
     pub key: Rc<[u8]>,
+    /// Who got them, and no reply.
+    pub client: u64,
     /// Ids and tokens.
     pub leases: Vec<(JobId, u64)>,
 }
@@ -118,7 +121,7 @@ impl Waiters {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    fn enter(&mut self, db: i32, key: &[u8], waiter: Waiter, deadline_us: Option<u64>) -> WaiterId {
+    fn enter(&mut self, (db, key): (i32, &[u8]), client: u64, waiter: Waiter, deadline_us: Option<u64>) -> WaiterId {
         self.last_id = self.last_id.wrapping_add(1).max(1);
         let id = self.last_id;
         let queues = self.queues.entry(db).or_default();
@@ -130,7 +133,7 @@ impl Waiters {
         if let Some(at) = deadline_us {
             self.deadlines.insert((at, id));
         }
-        let waiting = Waiting { db, key, blocked: None, waiter: Rc::new(waiter), deadline_us, granted: Vec::new() };
+        let waiting = Waiting { db, key, blocked: None, client, waiter: Rc::new(waiter), deadline_us, granted: Vec::new() };
         self.by_id.insert(id, waiting);
         id
     }
@@ -167,7 +170,7 @@ pub fn wait(node: &Node, ctx: &Ctx, key: Str<'_>, waiter: Waiter) {
         0 => None,
         ms => Some(node.time.monotonic_us().saturating_add(ms.saturating_mul(1_000))),
     };
-    let id = node.waiters.borrow_mut().enter(ctx.db(), key.bytes(), waiter, deadline_us);
+    let id = node.waiters.borrow_mut().enter((ctx.db(), key.bytes()), ctx.client(), waiter, deadline_us);
     match Blocked::block(ctx, key, id) {
         Some(blocked) => {
             if let Some(waiting) = node.waiters.borrow_mut().by_id.get_mut(&id) {
@@ -265,7 +268,7 @@ pub fn freed(node: &Node, ctx: &Ctx, id: WaiterId, gone: bool) {
     waiters.leave(id);
     let Some(waiting) = waiters.by_id.remove(&id) else { return };
     if gone && !waiting.granted.is_empty() {
-        waiters.lost.push(Lost { db: waiting.db, key: waiting.key, leases: waiting.granted });
+        waiters.lost.push(Lost { db: waiting.db, key: waiting.key, client: waiting.client, leases: waiting.granted });
         drop(waiters);
         timer::arm(node, ctx);
     }

@@ -18,6 +18,8 @@ const STALL_US: u64 = 1_000_000;
 pub struct Now {
     /// The queue time, Unix ms.
     pub ms: u64,
+    /// The monotonic clock as it is, in µs.
+    pub mono_us: u64,
     /// No lease expires before this queue time; in the past: no grace.
     pub no_expiry_before_ms: u64,
 }
@@ -58,7 +60,7 @@ impl QueueTime {
         let ms = self.clock.borrow_mut().read(shift(wall_us, offset_ms), mono_us);
         let grace_us = self.grace_end_us.get().saturating_sub(mono_us);
         let no_expiry_before_ms = if grace_us == 0 { 0 } else { ms.saturating_add(grace_us.div_ceil(1_000)) };
-        Now { ms, no_expiry_before_ms }
+        Now { ms, mono_us: real_us, no_expiry_before_ms }
     }
 
     /// Reads the clocks for work on a queue that has seen `newest_ms`: never before that, unless

@@ -102,13 +102,11 @@ const SWEEP_STEPS: usize = 64;
 fn sweep(node: &Node, ctx: &Ctx) {
     let mut sweep = node.sweep.borrow_mut();
     let now = node.time.now();
-    let from = sweep.db;
     for _ in 0..SWEEP_STEPS {
         if !ctx.select(sweep.db) {
+            // There are no more databases: the next time, from the first one.
             sweep.db = 0;
-            if !ctx.select(0) {
-                return;
-            }
+            return;
         }
         let db = sweep.db;
         if sweep.scan.is_none() {
@@ -123,10 +121,6 @@ fn sweep(node: &Node, ctx: &Ctx) {
         });
         if !more {
             sweep.db = sweep.db.saturating_add(1);
-            // Once round all databases is enough.
-            if sweep.db == from {
-                return;
-            }
         }
     }
 }

@@ -146,8 +146,10 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
         }
         Err(error) => ctx.error(&error.to_string()),
     }
-    if written.look_at.is_some() || writing.waited_for {
+    if writing.waited_for {
         timer::arm(node, ctx);
+    } else if let Some(at) = written.look_at {
+        timer::arm_for(node, ctx, now, at);
     }
 }
 

@@ -12,7 +12,8 @@ use std::rc::Rc;
 
 use rq_core::{due, give_back, JobId, Turn};
 
-use crate::api::{start_timer, stop_timer, writes_are_paused, Ctx, Flags, Key, Mode, OwnedStr, TimerId};
+use crate::api::{hang_up, start_timer, stop_timer, writes_are_paused, Ctx, Flags, Key, Mode, OwnedStr, TimerId};
+use crate::clock::Now;
 use crate::node::{add, Node};
 use crate::{blocking, replicate};
 
@@ -38,17 +39,16 @@ pub struct Timer {
 
 /// Makes sure that the timer fires when there is something to do, and not later.
 pub fn arm(node: &Node, ctx: &Ctx) {
-    let now_us = node.time.monotonic_us();
-    let Some(wanted_us) = wanted(node, now_us) else { return };
-    if let Some((id, armed_us)) = node.timer.armed.get() {
-        if armed_us <= wanted_us && now_us <= armed_us.saturating_add(LATE_US) {
-            return;
-        }
-        stop_timer(ctx, id);
+    let now = node.time.now();
+    if let Some(wanted_us) = wanted(node, now) {
+        arm_at(node, ctx, now, wanted_us);
     }
-    // Rounded up: a tick that comes a moment too early finds nothing, and has to come again.
-    let in_ms = wanted_us.saturating_sub(now_us).div_ceil(1_000);
-    node.timer.armed.set(Some((start_timer(ctx, in_ms), wanted_us)));
+}
+
+/// The same, if all that is new is one queue's next event.
+pub fn arm_for(node: &Node, ctx: &Ctx, now: Now, at_ms: u64) {
+    let wanted_us = when(now, at_ms).max(node.timer.not_before_us.get());
+    arm_at(node, ctx, now, wanted_us);
 }
 
 /// The same, after something has changed that the timer was set by: a clock, the role, a pause.
@@ -57,19 +57,32 @@ pub fn rearm(node: &Node, ctx: &Ctx) {
     arm(node, ctx);
 }
 
-/// When to tick, in monotonic µs; in the past: now.
-fn wanted(node: &Node, now_us: u64) -> Option<u64> {
-    let waiters = node.waiters.borrow();
-    let work_us = match (waiters.need_tick(), node.index.borrow().first()) {
-        (true, _) => Some(now_us.saturating_add(SOON_US)),
-        (false, Some(at_ms)) => {
-            let in_ms = at_ms.saturating_sub(node.time.now().ms);
-            Some(now_us.saturating_add(in_ms.saturating_mul(1_000)))
+fn arm_at(node: &Node, ctx: &Ctx, now: Now, wanted_us: u64) {
+    if let Some((id, armed_us)) = node.timer.armed.get() {
+        if armed_us <= wanted_us && now.mono_us <= armed_us.saturating_add(LATE_US) {
+            return;
         }
-        (false, None) => None,
+        stop_timer(ctx, id);
+    }
+    // Rounded up: a tick that comes a moment too early finds nothing, and has to come again.
+    let in_ms = wanted_us.saturating_sub(now.mono_us).div_ceil(1_000);
+    node.timer.armed.set(Some((start_timer(ctx, in_ms), wanted_us)));
+}
+
+/// When to tick, in monotonic µs; in the past: now.
+fn wanted(node: &Node, now: Now) -> Option<u64> {
+    let waiters = node.waiters.borrow();
+    let work_us = match waiters.need_tick() {
+        true => Some(now.mono_us.saturating_add(SOON_US)),
+        false => node.index.borrow().first().map(|at_ms| when(now, at_ms)),
     };
     let work_us = work_us.map(|at| at.max(node.timer.not_before_us.get()));
     work_us.into_iter().chain(waiters.first_deadline_us()).min()
+}
+
+/// A queue time as a time of the monotonic clock.
+fn when(now: Now, at_ms: u64) -> u64 {
+    now.mono_us.saturating_add(at_ms.saturating_sub(now.ms).saturating_mul(1_000))
 }
 
 /// The timer has fired. The caller arms it again afterwards.
@@ -89,6 +102,7 @@ pub fn tick(node: &Node, ctx: &Ctx) {
         if let Some(lost) = lost {
             add(&node.count.given_back, lost.leases.len() as u64);
             work(node, ctx, lost.db, &lost.key, &lost.leases);
+            hang_up(ctx, lost.client);
         } else if let Some((db, key)) = next_queue(node) {
             work(node, ctx, db, &key, &[]);
         } else {

@@ -8,7 +8,7 @@ use crate::request::{JobOptions, When};
 use crate::schedule::NoJob;
 use crate::stored::{
     decode_grants, decode_header, decode_job, decode_owner, decode_pause, decode_schedule, decode_setting, decode_turns, encode_grants,
-    encode_header, encode_job, encode_owner, encode_pause, encode_schedule, encode_setting, encode_turns, MAX_TURN,
+    encode_header, encode_job, encode_owner, encode_pause, encode_schedule, encode_setting, encode_turns,
 };
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -349,11 +349,11 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
                 _ => return Err(from.wrong("an unknown end of a slot")),
             },
             next: maybe(from, Reader::time)?,
-            burst: from.limited(MAX_DELIVERIES, "a number out of range")?,
+            burst: from.number()?,
         },
         TIDY => Op::Tidy,
         TURNS => Op::Turns(Box::new(QueueTurns {
-            counter: from.limited(MAX_TURN, "a turn out of range")?,
+            counter: from.number()?,
             bare: decode_turns(from)?,
             grants: decode_grants(from)?,
         })),

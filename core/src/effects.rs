@@ -197,6 +197,9 @@ impl<'q, 't> Run<'q, 't> {
         self.commit_one(op);
         // The end of a job lets go of the duplicate that was held behind it.
         while let Some((ended, _)) = self.queue.dedup.next_pending() {
+            if !self.queue.head.last_id.has_next(self.turn.now, 1) {
+                break;
+            }
             let id = self.queue.head.last_id.next(self.turn.now);
             self.commit_one(&Op::Unhold { ended, id });
         }

@@ -152,6 +152,11 @@ pub(crate) fn waits(options: &LeaseOptions, turn: &Turn<'_>) -> bool {
 impl Run<'_, '_> {
     /// A verb that may change the queue.
     fn write(&mut self, request: &Request<'_>, out: &mut dyn Sink) -> Result<Outcome, Error> {
+        if let Request::Push { payloads, .. } = request {
+            if !self.queue.head.last_id.has_next(self.now(), payloads.len()) {
+                return Err(Error::new("this queue has no job ids left: its last one is at the end of time"));
+            }
+        }
         // REAP reports the leases that it ends, so it leaves them for itself.
         self.due_first(if matches!(request, Request::Reap { .. }) { Scope::NotLeases } else { Scope::All });
         match request {

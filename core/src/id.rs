@@ -32,6 +32,13 @@ impl JobId {
         }
     }
 
+    /// Whether `n` jobs can be pushed after this one. Only a queue that was restored with a forged
+    /// last id ever runs out of them.
+    pub(crate) fn has_next(self, now_ms: u64, n: usize) -> bool {
+        let left = u32::MAX.saturating_sub(self.seq);
+        now_ms > self.ms || self.ms < MAX_TIME_MS || usize::try_from(left).is_ok_and(|left| left >= n)
+    }
+
     /// Reads `<ms>-<seq>`: two decimal numbers without sign, space or leading zeros, so that an
     /// id has one spelling. None if it is anything else.
     pub fn parse(text: &[u8]) -> Option<JobId> {

@@ -11,10 +11,10 @@ pub const MIN_AT_MS: u64 = 100_000_000_000;
 pub const MAX_SPAN_MS: u64 = 315_360_000_000;
 /// The longest lease: one year.
 pub const MAX_LEASE_MS: u64 = 31_536_000_000;
-/// Tokens are below 2^53, so that every client's numbers hold them. The last ones are kept
-/// free, so that a queue restored with a huge token can still count on.
+/// Tokens are below 2^53, so that every client's numbers hold them.
 pub const MAX_TOKEN: u64 = (1 << 53) - 1;
-/// The highest token that a snapshot or an op may carry.
+/// The highest token that a clock gives. Those above it are reached only by counting on, so that
+/// a clock gone wild does not use up the last ones.
 pub const MAX_STORED_TOKEN: u64 = MAX_TOKEN - (1 << 40);
 /// The most deliveries that can be asked for, and the highest count that is kept.
 pub const MAX_DELIVERIES: u64 = 1_000_000_000;

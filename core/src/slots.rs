@@ -110,7 +110,7 @@ impl Run<'_, '_> {
         };
         let job = match slot {
             None => SlotJob::None(NoJob::Passed),
-            Some(_) if self.turn.bar_slots || !has_room(self.queue, plan.payload.len() as u64, now) => {
+            Some(_) if self.turn.bar_slots || !self.queue.head.last_id.has_next(now, 1) || !has_room(self.queue, plan.payload.len() as u64, now) => {
                 SlotJob::None(NoJob::Refused)
             }
             Some(_) if plan.dedup.as_deref().is_some_and(|key| self.queue.dedup.owner(key, now).is_some()) => {

@@ -4,7 +4,7 @@ use crate::codec::{decode_contents, encode_contents, maybe, optional, priority, 
 use crate::dedup::{Held, Owner};
 use crate::groups::Turns;
 use crate::job::{Job, More, Settled, State};
-use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_STORED_TOKEN, MAX_TIME_MS};
+use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_TIME_MS, MAX_TOKEN};
 use crate::op::{Contents, DedupKey, Stored};
 use crate::pause::Pause;
 use crate::policy::{Policy, Setting};
@@ -13,8 +13,6 @@ use crate::rate::Grants;
 use crate::schedule::{Missed, Plan, Rule, Schedule};
 use crate::wire::{Malformed, Reader, Writer};
 
-/// Turns are counted from 1; no queue lives to see this one.
-pub(crate) const MAX_TURN: u64 = 1 << 62;
 /// The most grants that a rate counts, and some.
 const MAX_GRANTS: u64 = 20_000;
 
@@ -87,7 +85,7 @@ pub(crate) fn encode_header(header: &Header, out: &mut Writer) {
 pub(crate) fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
     let incarnation = from.number()?;
     let last_id = from.id()?;
-    let last_token = from.limited(MAX_STORED_TOKEN, "a token out of range")?;
+    let last_token = from.limited(MAX_TOKEN, "a token out of range")?;
     let newest_ms = from.limited(MAX_TIME_MS, "a time out of range")?;
     let longest_lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
     let paused_out = maybe(from, decode_pause)?;
@@ -106,7 +104,9 @@ pub(crate) fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> 
     if from.number()? != 11 {
         return Err(from.wrong("an unknown number of totals"));
     }
-    let mut total = || from.limited(i64::MAX as u64, "a total out of range");
+    // Counters may have any value: one that could not be stored at its next step would make a
+    // snapshot that cannot be loaded.
+    let mut total = || from.number();
     let totals = Totals {
         pushed: total()?,
         delivered: total()?,
@@ -172,6 +172,8 @@ fn numbers(more: &More) -> [u64; 18] {
     ]
 }
 
+/// The place of the token among them.
+const TOKEN: usize = 3;
 const BIT_REDRIVES: u64 = 1 << 18;
 const BIT_MAX_DELIVERIES: u64 = 1 << 19;
 const BIT_SETTLED: u64 = 1 << 20;
@@ -265,14 +267,18 @@ pub(crate) fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
         if bits & (1 << bit) == 0 {
             continue;
         }
-        *field = if is_time(bit) { from.time()? } else { from.limited(crate::limits::MAX_TOKEN, "a number out of range")? };
+        *field = match bit {
+            _ if is_time(bit) => from.time()?,
+            TOKEN => from.limited(MAX_TOKEN, "a token out of range")?,
+            _ => from.number()?,
+        };
         if *field == 0 {
             return Err(from.wrong("a field that is there and 0"));
         }
     }
     let has = |bit: u64| bits & bit > 0;
     if has(BIT_REDRIVES) {
-        more.redrives = from.limited(MAX_DELIVERIES, "a number out of range")?;
+        more.redrives = from.number()?;
         if more.redrives == 0 {
             return Err(from.wrong("a field that is there and 0"));
         }
@@ -338,7 +344,7 @@ pub(crate) fn encode_turns(turns: &Turns, out: &mut Writer) {
 pub(crate) fn decode_turns(from: &mut Reader<'_>) -> Result<Turns, Malformed> {
     let mut turns = Turns::new();
     for _ in 0..from.limited(256, "more turns than priorities")? {
-        turns.push((priority(from)?, from.limited(MAX_TURN, "a turn out of range")?));
+        turns.push((priority(from)?, from.number()?));
     }
     // Highest priority first, as they are written.
     if turns.is_sorted_by(|(a, _), (b, _)| a > b) { Ok(turns) } else { Err(from.wrong("turns out of order")) }
@@ -419,6 +425,6 @@ pub(crate) fn decode_schedule(from: &mut Reader<'_>) -> Result<Schedule, Malform
         dedup: dedup.map(|dedup| Box::from(dedup.key)),
     };
     let next = maybe(from, time)?;
-    let mut count = || from.limited(crate::limits::MAX_TOKEN, "a number out of range");
+    let mut count = || from.number();
     Ok(Schedule { plan, next, made: count()?, refused: count()?, burst: count()? })
 }

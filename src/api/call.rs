@@ -1,4 +1,4 @@
-//! Asking the server for its configuration.
+//! Commands of the server that are called.
 
 use redis_module::raw;
 
@@ -43,5 +43,32 @@ unsafe fn second_string(reply: *mut raw::RedisModuleCallReply) -> Option<String>
             return None;
         }
         Some(String::from_utf8_lossy(std::slice::from_raw_parts(start.cast(), len)).into_owned())
+    }
+}
+
+/// Closes the connection of a client that was let go without a reply.
+///
+/// Only Redis 7.0 does that, when CLIENT UNBLOCK comes between our reply and its delivery: the
+/// client would take the reply of its next command for the one it misses. Newer servers, which
+/// are told by what 7.2 brought, do not need this.
+pub fn hang_up(ctx: &Ctx, client: u64) {
+    // SAFETY: it is only read.
+    let newer = unsafe { raw::RedisModule_AddPostNotificationJob };
+    if newer.is_some() {
+        return;
+    }
+    // SAFETY: without a place for the answer it only says whether there is such a client.
+    if unsafe { f!(RedisModule_GetClientInfoById)(std::ptr::null_mut(), client) } != raw::REDISMODULE_OK as i32 {
+        return;
+    }
+    let Ok(id) = std::ffi::CString::new(client.to_string()) else { return };
+    // SAFETY: the context is valid; the format says three C strings.
+    unsafe {
+        let reply = f!(RedisModule_Call)(
+            ctx.as_ptr(), c"CLIENT".as_ptr(), c"ccc".as_ptr(), c"KILL".as_ptr(), c"ID".as_ptr(), id.as_ptr(),
+        );
+        if !reply.is_null() {
+            f!(RedisModule_FreeCallReply)(reply);
+        }
     }
 }

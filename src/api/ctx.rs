@@ -76,6 +76,12 @@ impl Ctx {
         unsafe { f!(RedisModule_GetSelectedDb)(self.as_ptr()) }
     }
 
+    /// The number of the calling client.
+    pub fn client(&self) -> u64 {
+        // SAFETY: the context is valid.
+        unsafe { f!(RedisModule_GetClientId)(self.as_ptr()) }
+    }
+
     /// Goes to another database; false if there is none of that number.
     pub fn select(&self, db: i32) -> bool {
         // SAFETY: the context is valid.

@@ -36,7 +36,7 @@ mod string;
 mod timer;
 
 pub use blocked::{Blocked, WaiterId};
-pub use call::config_get;
+pub use call::{config_get, hang_up};
 pub use callback::{count_panic, guarded, load};
 pub use commands::{create_commands, Argv};
 pub use config::{register as register_config, Setting, Value};
@@ -102,6 +102,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_CallReplyType RedisModule_CallReplyLength RedisModule_CallReplyArrayElement
         RedisModule_CallReplyStringPtr RedisModule_Scan RedisModule_ScanCursorCreate
         RedisModule_ScanCursorDestroy RedisModule_ScanCursorRestart RedisModule_GetRandomBytes
+        RedisModule_GetClientId RedisModule_GetClientInfoById
     }
 }
 

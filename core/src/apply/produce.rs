@@ -4,7 +4,7 @@ use super::{move_to, ttl_at, Applied};
 use crate::dedup::{Held, Key, Owner};
 use crate::id::JobId;
 use crate::job::{Job, More, Slot, State};
-use crate::limits::{MAX_STORED_TOKEN, MAX_TIME_MS};
+use crate::limits::MAX_TIME_MS;
 use crate::op::{Contents, DedupKey, Due, Event, GroupState, SlotJob, Stored};
 use crate::pause::{Pause, Side};
 use crate::policy::Setting;
@@ -27,7 +27,7 @@ impl Queue {
         let mut job = stored.job.clone();
         let more = job.more();
         let (token, leased) = (more.token, more.lease_ms);
-        if self.slot_of(job.id).is_some() || token > MAX_STORED_TOKEN {
+        if self.slot_of(job.id).is_some() {
             return None;
         }
         self.head.last_token = self.head.last_token.max(token);

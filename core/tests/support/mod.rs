@@ -7,6 +7,8 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests may")]
 
+pub mod lively;
+
 use rq_core::table::{Verb, COMMANDS};
 use rq_core::{Effects, Error, Loader, Local, Outcome, Policy, Queue, Tree, TreeSink, Turn, Waiter};
 

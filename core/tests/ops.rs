@@ -1,0 +1,510 @@
+//! Bytes from outside: batches and snapshots that are damaged, cut, spliced, invented.
+//!
+//! What decodes leaves a valid queue that can be worked with; what does not changes nothing;
+//! equal queues stay equal; nothing panics; and a small input never takes much memory.
+
+#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests may")]
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use proptest::test_runner::{Config, RngSeed};
+use rq_core::{Effects, Queue};
+use support::lively::{lively, Dice};
+use support::{chunks, load, snapshot, verb, Driver};
+
+/// Counts what this thread allocates.
+struct Counting;
+
+thread_local! {
+    static HELD: Cell<usize> = const { Cell::new(0) };
+    static MOST: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator as it came; the counters are plain cells of
+// the thread, which need no allocation and no destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.set(HELD.get().wrapping_add(layout.size()));
+        MOST.set(MOST.get().max(HELD.get()));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        HELD.set(HELD.get().saturating_sub(layout.size()));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Runs `work`; also the most memory that it held at a time, in bytes.
+fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    HELD.set(1 << 30);
+    MOST.set(1 << 30);
+    let result = work();
+    (result, MOST.get() - (1 << 30))
+}
+
+/// What an input of so many bytes may take: a job with an error text that repeats the one before
+/// takes some 1.5 KB out of some 20 bytes.
+fn allowance(input: usize) -> usize {
+    300_000 + 100 * input
+}
+
+fn valid(queue: &Queue) {
+    rq_core::check(queue).unwrap_or_else(|error| panic!("not valid: {error}"));
+}
+
+/// All verbs on a queue that came from outside: it need not make sense, but must be workable.
+fn work_with(queue: &Queue) {
+    // The node's clock follows what is at most an hour ahead of it.
+    let wall = support::START + 3_000;
+    work_at(queue, wall);
+    work_at(queue, (queue.newest_ms() + 50).clamp(wall, wall + 3_600_000));
+}
+
+fn work_at(queue: &Queue, now: u64) {
+    let mut q = Driver::new();
+    q.now = now;
+    q.queue = Some(queue.copy(7));
+    q.follower = Some(queue.copy(7));
+    q.cmd("RQ.INFO");
+    for state in ["READY", "DELAYED", "LEASED", "DEAD", "DONE"] {
+        q.cmd(&format!("RQ.PEEK {state} COUNT 1000"));
+    }
+    q.tick(50);
+    // Refused only where the ids are used up.
+    if let Err(error) = q.try_cmd("RQ.PUSH x") {
+        assert!(error.to_string().contains("no job ids left"), "{error}");
+    }
+    let reply = q.cmd("RQ.LEASE w COUNT 10 META");
+    if reply != rq_core::Tree::NullArray {
+        for (n, job) in support::items(&reply).iter().enumerate() {
+            let pair = format!("{} {}", support::string(support::at(job, 0)), support::int(support::at(job, 1)));
+            let verb = ["ACK", "NACK", "RELEASE", "EXTEND", "NACK"][n % 5];
+            q.cmd(&format!("RQ.{verb} {pair}"));
+        }
+    }
+    q.cmd("RQ.REAP COUNT 5");
+    q.cmd("RQ.REDRIVE COUNT 5 SPREAD 100");
+    q.cmd("RQ.PURGE READY COUNT 3");
+    q.pass(100);
+    q.reload();
+}
+
+/// Applies a batch to two copies of a queue, and checks all that must hold of it.
+fn apply(queue: &Queue, batch: &[u8]) -> Option<Queue> {
+    let (mut first, mut second) = (queue.copy(9), queue.copy(9));
+    let (mut effects, mut again) = (Effects::new(), Effects::new());
+    let (result, most) = measured(|| rq_core::apply(&mut first, batch, &mut effects));
+    assert!(most <= allowance(batch.len()), "{most} bytes of memory for a batch of {}", batch.len());
+    assert_eq!(result, rq_core::apply(&mut second, batch, &mut again), "not the same twice");
+    assert_eq!((effects.events(), effects.misfits()), (again.events(), again.misfits()));
+    valid(&first);
+    let bytes = snapshot(Some(&first));
+    assert!(bytes == snapshot(Some(&second)), "equal queues, one batch, and they differ");
+    assert!(effects.batch().is_empty(), "what is applied is not sent on");
+    match result {
+        Err(_) => {
+            assert!(bytes == snapshot(Some(&queue.copy(9))), "refused, but changed something");
+            assert!(effects.events().is_empty(), "refused, but told something");
+            None
+        }
+        Ok(_) => {
+            let loaded = load(&chunks(&first)).unwrap_or_else(|error| panic!("what was applied cannot be saved: {error}"));
+            assert!(bytes == snapshot(Some(&loaded)), "loaded, but not the same");
+            Some(first)
+        }
+    }
+}
+
+/// Damages a batch in one of many ways; `other` lends parts.
+fn mutate(dice: &mut Dice, batch: &[u8], other: &[u8]) -> Vec<u8> {
+    let mut bytes = batch.to_vec();
+    for _ in 0..=dice.below(3) {
+        let at = dice.below(bytes.len().max(1));
+        match dice.below(10) {
+            0 => bytes.truncate(at),
+            1..=3 if !bytes.is_empty() => bytes[at] ^= 1 << dice.below(8),
+            4 if !bytes.is_empty() => bytes[at] = *dice.pick(&[0, 1, 0x7f, 0x80, 0xff]),
+            5 => bytes.insert(at.min(bytes.len()), dice.below(256) as u8),
+            6 if !bytes.is_empty() => drop(bytes.remove(at)),
+            7 => {
+                // The ops of another batch after these: they begin after the version and the time.
+                bytes.extend(other.iter().skip(7));
+            }
+            8 => {
+                let from = dice.below(other.len().max(1));
+                let len = dice.below(40);
+                let part = other.iter().skip(from).take(len).copied();
+                let at = at.min(bytes.len());
+                bytes.splice(at..at, part);
+            }
+            // A huge number where a small one was.
+            _ => {
+                let at = at.min(bytes.len());
+                bytes.splice(at..at, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+            }
+        }
+    }
+    bytes
+}
+
+/// Queues in many states, and all batches that made them.
+struct Stock {
+    queues: Vec<Queue>,
+    batches: Vec<Vec<u8>>,
+}
+
+fn stock() -> Stock {
+    let drivers: Vec<Driver> = (1..7).map(|seed| lively(seed, 150)).collect();
+    let mut batches: Vec<Vec<u8>> = drivers.iter().flat_map(|driver| driver.batches.clone()).collect();
+    let queues: Vec<Queue> = drivers.into_iter().filter_map(|driver| driver.queue).collect();
+    batches.extend(queues.iter().flat_map(chunks));
+    Stock { queues, batches }
+}
+
+fn config(cases: u32) -> Config {
+    let mut config = Config { failure_persistence: None, ..Config::default() };
+    config.cases = config.cases.max(1) * cases / 256;
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(20_240_229);
+    }
+    config
+}
+
+/// Each case applies a chain of damaged batches to one queue, then works with what came of it.
+#[test]
+fn damaged_batches_leave_a_valid_queue() {
+    let stock = stock();
+    let (mut applied, mut refused) = (0, 0);
+    let mut runner = proptest::test_runner::TestRunner::new(config(1_500));
+    let counted = std::cell::RefCell::new((&mut applied, &mut refused));
+    let result = runner.run(&(1u64..u64::MAX), |seed| {
+        let mut dice = Dice(seed);
+        let mut queue = dice.pick(&stock.queues).copy(5);
+        for _ in 0..8 {
+            let (one, other) = (dice.pick(&stock.batches), dice.pick(&stock.batches));
+            let batch = mutate(&mut dice, one, other);
+            match apply(&queue, &batch) {
+                Some(next) => {
+                    queue = next;
+                    *counted.borrow_mut().0 += 1;
+                }
+                None => *counted.borrow_mut().1 += 1,
+            }
+        }
+        work_with(&queue);
+        Ok(())
+    });
+    drop(counted);
+    result.unwrap_or_else(|error| panic!("{error}"));
+    assert!(applied > 500 && refused > 500, "{applied} applied, {refused} refused: the damage is badly weighed");
+}
+
+/// A batch that was made for one queue, on others: ops about jobs that are not there, or in
+/// another state, are misfits, and no more.
+#[test]
+fn batches_of_other_queues_do_no_harm() {
+    let stock = stock();
+    for (n, batch) in stock.batches.iter().enumerate() {
+        let queue = &stock.queues[n % stock.queues.len()];
+        assert!(apply(queue, batch).is_some(), "a real batch decodes on any queue");
+    }
+}
+
+/// Cut at every byte and with every bit flipped, on the queue that the batch was made for.
+#[test]
+fn every_cut_and_every_flipped_bit_of_small_batches() {
+    let driver = lively(11, 120);
+    let mut queue: Option<Queue> = None;
+    let mut flips = 0;
+    for batch in &driver.batches {
+        if let Some(queue) = queue.as_ref().filter(|_| batch.len() < 60) {
+            for len in 0..batch.len() {
+                apply(queue, &batch[..len]);
+            }
+            for bit in 0..batch.len() * 8 {
+                let mut flipped = batch.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                flips += usize::from(apply(queue, &flipped).is_some());
+            }
+        }
+        let mut effects = Effects::new();
+        match &mut queue {
+            Some(queue) => drop(rq_core::apply(queue, batch, &mut effects).unwrap()),
+            None => queue = rq_core::apply_absent(batch, &mut effects).unwrap().1,
+        }
+    }
+    assert!(flips > 1_000, "only {flips} flipped batches decoded");
+    assert!(snapshot(queue.as_ref()) == snapshot(driver.queue.as_ref()));
+}
+
+/// On an absent key: a batch makes a queue or none, and never half of one.
+#[test]
+fn damaged_batches_on_an_absent_key() {
+    let stock = stock();
+    let mut dice = Dice(77);
+    let mut made = 0;
+    for _ in 0..20_000 {
+        // Only a few begin with what makes a queue.
+        let makers: Vec<&Vec<u8>> = stock.batches.iter().filter(|batch| matches!(batch.get(7), Some(1 | 3))).collect();
+        let (one, other) = (*dice.pick(&makers), dice.pick(&stock.batches));
+        let batch = mutate(&mut dice, one, other);
+        let mut effects = Effects::new();
+        let (result, most) = measured(|| rq_core::apply_absent(&batch, &mut effects));
+        assert!(most <= allowance(batch.len()), "{most} bytes of memory for a batch of {}", batch.len());
+        if let Ok((_, Some(queue))) = result {
+            valid(&queue);
+            made += 1;
+        }
+    }
+    assert!(made > 500, "{made} queues made");
+}
+
+/// Bytes that were never a batch.
+#[test]
+fn noise_is_refused_or_harmless() {
+    let stock = stock();
+    let mut dice = Dice(3);
+    for n in 0..20_000 {
+        let mut bytes: Vec<u8> = (0..dice.below(60)).map(|_| dice.below(256) as u8).collect();
+        // Half of them begin as a batch does.
+        if n % 2 == 0 {
+            bytes.splice(0..0, stock.batches[0][..7].iter().copied());
+        }
+        if let Some(queue) = apply(&stock.queues[n % stock.queues.len()], &bytes) {
+            drop(queue);
+        }
+    }
+}
+
+/// Loads what may be a snapshot; what is accepted is a valid queue that saves as it was loaded.
+fn load_any(input: &[Vec<u8>]) -> bool {
+    let len: usize = input.iter().map(Vec::len).sum();
+    let (result, most) = measured(|| load(input));
+    assert!(most <= allowance(len), "{most} bytes of memory for a snapshot of {len}");
+    let Ok(queue) = result else { return false };
+    valid(&queue);
+    let saved = chunks(&queue);
+    let again = load(&saved).unwrap_or_else(|error| panic!("loaded, but cannot be saved: {error}"));
+    assert!(saved == chunks(&again));
+    true
+}
+
+/// Every cut of a whole snapshot, and every bit of it flipped.
+#[test]
+fn every_cut_and_every_flipped_bit_of_a_snapshot() {
+    let driver = lively(21, 60);
+    let whole = chunks(driver.queue.as_ref().unwrap());
+    assert_eq!(whole.len(), 1);
+    assert!(load_any(&whole));
+    let bytes = &whole[0];
+    for len in 0..bytes.len() {
+        load_any(&[bytes[..len].to_vec()]);
+    }
+    let mut accepted = 0;
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        accepted += usize::from(load_any(&[flipped]));
+    }
+    assert!(accepted > 0 && accepted < bytes.len() * 8, "{accepted} accepted");
+}
+
+/// Larger snapshots in several parts: damaged, left out, twice, in another order.
+#[test]
+fn damaged_snapshots_are_refused_or_valid() {
+    let mut big = lively(31, 100);
+    big.cmd(&format!("RQ.PUSH {}", "x".repeat(70_000)));
+    big.cmd(&format!("RQ.PUSH {}", "y".repeat(70_000)));
+    let whole = chunks(big.queue.as_ref().unwrap());
+    assert!(whole.len() >= 3, "{} parts", whole.len());
+    assert!(!load_any(&[]), "nothing is no queue");
+    for n in 1..whole.len() {
+        let mut parts = whole.clone();
+        parts.swap(n - 1, n);
+        assert!(!load_any(&parts), "parts {n} in another order");
+        let mut parts = whole.clone();
+        parts.insert(n, whole[n].clone());
+        assert!(!load_any(&parts), "part {n} twice");
+    }
+    assert!(!load_any(&whole[1..]), "without its beginning");
+    let mut dice = Dice(5);
+    let mut accepted = 0;
+    for _ in 0..1_500 {
+        let mut parts = whole.clone();
+        let n = dice.below(parts.len());
+        let other = dice.pick(&whole);
+        parts[n] = mutate(&mut dice, &whole[n], other);
+        accepted += usize::from(load_any(&parts));
+    }
+    assert!(accepted > 10, "{accepted} accepted: the damage is too heavy to test anything");
+}
+
+/// A batch that claims to be longer than any batch can be.
+#[test]
+fn a_batch_above_the_limit_is_refused() {
+    let stock = stock();
+    let mut long = stock.batches[0].clone();
+    long.resize(rq_core::MAX_BATCH + 1, 0);
+    assert!(apply(&stock.queues[0], &long).is_none());
+    assert!(!load_any(&[long]));
+}
+
+/// Parsing arguments of every verb that were never meant as such: an error or a request, which
+/// then runs.
+#[test]
+fn random_arguments_never_panic() {
+    const WORDS: &[&[u8]] = &[
+        b"", b"COUNT", b"lease", b"DELAY", b"AT", b"PRIORITY", b"TTL", b"MAXDELIVERIES", b"BLOCK", b"MAXBYTES", b"META",
+        b"ERROR", b"DEAD", b"CONSUMER", b"ID", b"REASON", b"failed", b"ttl", b"AFTER", b"BEFORE", b"SPREAD", b"READY",
+        b"LEASED", b"DONE", b"CURSOR", b"NOPAYLOAD", b"JSON", b"JITTER", b"none", b"BACKOFF", b"EXPIRYBACKOFF", b"yes",
+        b"MAXRUN", b"MAXEXPIRIES", b"0", b"1", b"2", b"5", b"100", b"10000", b"-1", b"-128", b"1700000000000",
+        b"253402300799999", b"9007199254740991", b"18446744073709551615", b"315360000000", b"1700000000000-0",
+        b"1700000000001-3", b"0-0", b"253402300799999-4294967295", b"w", b"\xff\x00\r\n",
+    ];
+    let mut dice = Dice(123);
+    let mut q = lively(41, 200);
+    let mut accepted = 0;
+    for _ in 0..60_000 {
+        let command = dice.pick(rq_core::table::COMMANDS);
+        let args: Vec<&[u8]> = (0..dice.below(8)).map(|_| *dice.pick(WORDS)).collect();
+        if rq_core::parse(verb(command.name), &args).is_ok() {
+            accepted += 1;
+            q.typed.clear();
+            q.batches.clear();
+            q.may_block = dice.below(2) == 0;
+            q.execute(command.name, &args).expect("what parses runs on a queue");
+            q.now += dice.below(20) as u64;
+            if q.queue.as_ref().unwrap().jobs() > 300 {
+                q = lively(41, 200);
+            }
+        }
+    }
+    assert!(accepted > 2_000, "{accepted} accepted");
+}
+
+fn varint(mut n: u64, out: &mut Vec<u8>) {
+    while n > 0x7f {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+/// The length of the varint at the beginning.
+fn varint_len(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1
+}
+
+/// An empty queue as a snapshot, with the given numbers in its header.
+fn forged(last_id: (u64, u32), last_token: u64, newest_ms: u64, total: u64) -> Vec<u8> {
+    let mut q = Driver::new();
+    q.cmd("RQ.CREATE MAXDELIVERIES 1");
+    let real = chunks(q.queue.as_ref().unwrap()).concat();
+    // version, time, RESET, incarnation, id, token, newest time, longest lease, policy, 8 totals.
+    let mut rest = &real[1..];
+    for skip in ["time", "RESET", "incarnation", "id: ms", "id: seq", "token", "newest time", "longest lease"] {
+        assert!(!rest.is_empty(), "no {skip}");
+        rest = &rest[varint_len(rest)..];
+    }
+    let policy = &rest[..rest.len() - 1 - 8];
+    let mut bytes = vec![1];
+    varint(newest_ms, &mut bytes);
+    bytes.push(1);
+    varint(77, &mut bytes);
+    let zigzag = |n: i64| ((n << 1) ^ (n >> 63)) as u64;
+    varint(zigzag(last_id.0 as i64 - newest_ms as i64), &mut bytes);
+    // The number within the millisecond: as a difference from 0, if the millisecond is the same.
+    let seq = u64::from(last_id.1);
+    varint(if last_id.0 == newest_ms { seq << 1 } else { seq }, &mut bytes);
+    varint(last_token, &mut bytes);
+    varint(newest_ms, &mut bytes);
+    varint(31_536_000_000, &mut bytes);
+    bytes.extend(policy);
+    varint(8, &mut bytes);
+    (0..8).for_each(|_| varint(total, &mut bytes));
+    bytes
+}
+
+/// Counters at the end of their range, in a snapshot from anybody: refused, or a queue that goes
+/// on, whose batches its replicas can read, and that can be saved.
+#[test]
+fn queues_at_the_end_of_every_range_go_on() {
+    const MAX_TIME: u64 = rq_core::MAX_TIME_MS;
+    const MAX_TOKEN: u64 = (1 << 53) - 1;
+    let mut loaded = 0;
+    for ms in [0, support::START, MAX_TIME - 1, MAX_TIME, MAX_TIME + 1] {
+        for seq in [0, u32::MAX - 1, u32::MAX] {
+            for token in [0, MAX_TOKEN - 2, MAX_TOKEN, MAX_TOKEN + 1] {
+                for newest in [support::START, MAX_TIME] {
+                    for total in [0, i64::MAX as u64, u64::MAX] {
+                        if let Ok(queue) = load(&[forged((ms, seq), token, newest, total)]) {
+                            work_with(&queue);
+                            loaded += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(loaded > 100, "{loaded} loaded");
+    let push = |last_id, n: usize| {
+        let mut q = Driver::new();
+        q.queue = Some(load(&[forged(last_id, 0, support::START, 0)]).unwrap().copy(1));
+        q.follower = Some(q.queue.as_ref().unwrap().copy(1));
+        q.cmd(&format!("RQ.MPUSH {n}{}", " x".repeat(n)));
+    };
+    push((MAX_TIME, u32::MAX - 3), 3);
+    push((MAX_TIME - 1, u32::MAX), 3);
+    let refused = std::panic::catch_unwind(|| push((MAX_TIME, u32::MAX - 2), 3)).unwrap_err();
+    assert!(refused.downcast_ref::<String>().unwrap().contains("no job ids left"));
+}
+
+/// A dead job all of whose counters have one value, in a queue of its own.
+fn forged_job(count: u64) -> Vec<u8> {
+    let now = support::START;
+    let mut bytes = forged((now, 5), now * 1_000, now, 1);
+    bytes.push(2);
+    // Its id, as a difference to the queue's last one.
+    bytes.extend([0, 0]);
+    let (dead, priority, place, payload) = (3, 0, 0, [1, b'x']);
+    bytes.extend([dead, priority, place]);
+    bytes.extend(payload);
+    let counters = 0b111_1111 << 10;
+    let (token, lease, until, first, last, redrives, consumer, reason) = (1 << 3, 1 << 4, 1 << 5, 1 << 8, 1 << 9, 1 << 17, 1 << 20, 1 << 21);
+    varint(counters | token | lease | until | first | last | redrives | consumer | reason, &mut bytes);
+    varint(now * 1_000, &mut bytes);
+    varint(1_000, &mut bytes);
+    bytes.extend([0, 0, 0]);
+    (0..8).for_each(|_| varint(count, &mut bytes));
+    bytes.extend([2, b'w', 0]);
+    bytes
+}
+
+#[test]
+fn jobs_whose_counters_are_at_the_end_of_their_range_go_on() {
+    for count in [1, 1_000_000_000, (1 << 53) - 1, i64::MAX as u64, u64::MAX - 1, u64::MAX] {
+        let queue = load(&[forged_job(count)]).unwrap_or_else(|error| panic!("{count}: {error}"));
+        work_with(&queue);
+        let mut q = Driver::new();
+        q.queue = Some(queue.copy(1));
+        q.follower = Some(queue.copy(1));
+        q.cmd("RQ.ALTER MAXDELIVERIES 0 MAXEXPIRIES 0 BACKOFF 0 0");
+        assert_eq!(q.cmd("RQ.REDRIVE COUNT 1"), support::ints(&[1, 0, 0]));
+        q.lease("crashes");
+        q.pass(31_536_000_000);
+        for end in ["NACK", "RELEASE", "NACK"] {
+            let (id, token) = q.lease("v");
+            q.cmd(&format!("RQ.{end} {id} {token}"));
+            q.reload();
+        }
+    }
+}
