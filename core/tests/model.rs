@@ -8,6 +8,7 @@
 mod support;
 
 mod model {
+    pub mod job;
     pub mod op;
     pub mod queue;
     pub mod run;
@@ -17,27 +18,31 @@ mod model {
 }
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Once;
 
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
 use model::run::{Marks, Run};
-use model::steps::steps;
+use model::steps::{steps, steps_many, Step};
 
-#[test]
-fn the_queue_and_the_reference_agree() {
+/// Runs so many cases of `steps`; the list of all marks.
+fn agree(steps: impl Strategy<Value = Vec<Step>>, many: bool, cases: impl Fn(u32) -> u32) -> Marks {
     let mut config = Config { failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    config.cases = cases(config.cases);
     if config.rng_seed == RngSeed::Random {
         config.rng_seed = RngSeed::Fixed(20_240_229);
     }
-    // Panics are differences as well: caught, shrunk, and shown once with what led to them.
-    std::panic::set_hook(Box::new(|_| {}));
     let marks = RefCell::new(Marks::new());
-    let result = TestRunner::new(config).run(&steps(), |steps| {
-        let mut run = Run::new();
+    let result = TestRunner::new(config).run(&steps, |steps| {
+        let mut run = Run::new(many);
         for step in steps {
+            // Panics are differences as well: caught, shrunk, and shown once with what led to them.
+            QUIET.set(true);
             let outcome = catch_unwind(AssertUnwindSafe(|| run.step(step)));
+            QUIET.set(false);
             if let Err(difference) = outcome.unwrap_or_else(|payload| Err(message(&*payload))) {
                 return Err(TestCaseError::fail(format!("{difference}\n\n{}\n", run.transcript())));
             }
@@ -47,13 +52,44 @@ fn the_queue_and_the_reference_agree() {
         }
         Ok(())
     });
-    drop(std::panic::take_hook());
     if let Err(error) = result {
         let text = error.to_string();
         // The list of steps as values is of no use beside the list of commands.
         panic!("{}", text.split("\nminimal failing input").next().unwrap_or(&text));
     }
-    saw_enough(&marks.borrow());
+    marks.into_inner()
+}
+
+thread_local! {
+    /// Whether a panic of this thread is caught, and shown later.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+fn quiet_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                loud(info);
+            }
+        }));
+    });
+}
+
+#[test]
+fn the_queue_and_the_reference_agree() {
+    quiet_panics();
+    saw_enough(&agree(steps(), false, |cases| cases));
+}
+
+#[test]
+fn they_agree_on_thousands_of_jobs() {
+    quiet_panics();
+    let marks = agree(steps_many(), true, |cases| cases.div_ceil(16));
+    for state in ["ready", "delayed", "leased", "dead"] {
+        assert!(marks.contains_key(&format!("over 600 jobs {state}")), "never many jobs {state}");
+    }
 }
 
 /// What a token is good for, by verb: exactly these codes must have been seen.

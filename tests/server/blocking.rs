@@ -127,7 +127,16 @@ fn client_unblock_ends_a_wait() {
         }
         s.send_bytes(lines.iter().map(|line| format!("{line}\r\n")).collect::<String>().as_bytes());
         lines.iter().for_each(|_| assert!(!s.reply().is_error()));
-        let reply = worker.reply();
+        let reply = match worker.next_reply() {
+            // Redis 7.0 drops the reply of a client that is unblocked twice in one turn, whatever
+            // a module does. A connection that ends tells the worker so.
+            Err(_) if s.is_redis_7_0() && (how, pushes_before) == ("TIMEOUT", 1) => {
+                wait_until("the return of the job", || s.info("q").ints(["leased", "ready"]) == [0, 1]);
+                s.run("DEL q");
+                continue;
+            }
+            reply => reply.expect("a reply"),
+        };
         match &reply {
             Reply::Error(text) => assert!(how == "ERROR" && text.starts_with("UNBLOCKED "), "{text}"),
             reply if reply.is_null() => assert_eq!(how, "TIMEOUT"),

@@ -178,7 +178,7 @@ fn refusals() {
         ("RQ.LEASE q w NOWAIT", "ERR syntax error: unknown or misplaced option \"NOWAIT\""),
         ("RQ.LEASE text w", "WRONGTYPE "),
         ("RQ.LEASE text w BLOCK 0", "WRONGTYPE "),
-        (&format!("{ack}"), "ERR wrong number of arguments"),
+        (ack.as_str(), "ERR wrong number of arguments"),
         (&format!("{ack} w COUNT x"), "ERR COUNT must be an integer"),
         (&format!("{ack} w {}", q.leased), "ERR syntax error: unknown or misplaced option"),
         ("RQ.ACKLEASE q 1-2-3 5 w", "ERR \"1-2-3\" is not a job id"),

@@ -7,7 +7,7 @@ fn full(config: &[&str]) -> (Server, crate::harness::Stock) {
     let server = Server::with(config);
     let q = stock(&server, "q");
     server.run("RQ.MPUSH q 5 a b c d e");
-    server.run("CONFIG SET maxmemory 1mb");
+    server.run("CONFIG SET maxmemory 1");
     assert!(server.error("SET x y").starts_with("OOM "), "it is full");
     (server, q)
 }
@@ -90,14 +90,14 @@ fn in_scripts_and_transactions() {
 #[test]
 fn loading_and_replication_know_no_limit() {
     let mut primary = Server::with(&["appendonly yes", "appendfsync always", "rq.eviction-guard refuse"]);
-    let replica = Server::with(&["maxmemory 1mb", "maxmemory-policy allkeys-lru", "rq.eviction-guard refuse"]);
+    let replica = Server::with(&["maxmemory 1", "maxmemory-policy allkeys-lru", "rq.eviction-guard refuse"]);
     stock(&primary, "q");
     replica.follow(&primary);
     primary.run("RQ.MPUSH q 3 a b c");
     check_equal(&primary, &replica);
     let digest = primary.digest("q");
     primary.stop(Stop::Kill);
-    primary.start_again(&["maxmemory 1mb", "maxmemory-policy noeviction"]);
+    primary.start_again(&["maxmemory 1", "maxmemory-policy noeviction"]);
     assert_eq!(primary.digest("q"), digest);
     primary.run("CONFIG SET maxmemory-policy allkeys-lru maxmemory 100mb");
     primary.restart(Stop::Kill);
@@ -159,11 +159,35 @@ fn warn_says_it_in_the_log() {
 }
 
 #[test]
-fn redis_7_0_is_guarded_by_default() {
-    let server = Server::start();
-    if server.is_redis_7_0() {
-        assert_eq!(server.config("rq.eviction-guard"), "refuse");
-    } else {
-        assert_ne!(server.config("rq.eviction-guard"), "off");
+fn queues_that_were_evicted_are_counted_and_told() {
+    let server = Server::with(&["rq.eviction-guard warn", "maxmemory-policy allkeys-random"]);
+    server.run("RQ.MPUSH q 3 a b c");
+    let worker = server.client();
+    worker.send_line("RQ.LEASE other w BLOCK 0");
+    let used = server.server_number("memory", "used_memory");
+    server.run(format!("CONFIG SET maxmemory {}", used + 2_000_000));
+    let filler = "x".repeat(10_000);
+    let mut keys = 0;
+    while server.run("EXISTS q") == 1 {
+        // Whatever is evicted for it, the queue's turn comes.
+        server.run(format!("SET filler{keys} {filler}"));
+        keys += 1;
+        assert!(keys < 100_000, "it is never evicted");
     }
+    assert_eq!(server.server_number("rq", "rq_evicted_queues"), 1);
+    if !server.is_redis_7_0() {
+        assert_eq!(server.server_number("rq", "rq_evicted_jobs"), 3);
+    }
+    assert!(server.log().lines().any(|line| line.contains("was evicted") && line.contains("\"q\"")));
+    server.run("CONFIG SET maxmemory 0");
+    server.push("other x");
+    assert_eq!(jobs(&worker.reply()).len(), 1);
+}
+
+#[test]
+fn the_guard_is_there_by_default() {
+    let server = Server::with(&["maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
+    let guard = server.config("rq.eviction-guard");
+    assert!(["refuse", "rescue"].contains(&guard.as_str()), "{guard}");
+    assert_eq!(server.try_run("RQ.PUSH q x").is_error(), guard == "refuse");
 }

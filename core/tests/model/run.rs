@@ -4,18 +4,21 @@ use std::collections::BTreeMap;
 
 use rq_core::{Jitter as CoreJitter, Policy as CorePolicy, Tree};
 
+use super::job::{Policy, Token};
 use super::op::{id_text, Among, Binder, Id, IdPick, Jitter, LeaseOptions, Op, State, Twist};
-use super::queue::{Policy, Reference, Token};
+use super::queue::Reference;
 use super::steps::{Jump, Step};
 use super::verbs::{Expect, World};
 use crate::support::{field, int, show, Driver, Reply, START};
 
-/// More live jobs than this are not pushed: a command does at most 128 due steps, and the
-/// reference does them all.
+/// More jobs than this are not pushed: a command does at most 128 due steps, up to three for a
+/// job, and the reference does them all.
 const LIVE_MAX: usize = 40;
 const JOBS_MAX: usize = 100;
 
 pub struct Run {
+    /// Thousands of jobs: then the timer does all due work before any command.
+    many: bool,
     driver: Driver,
     world: World,
     history: History,
@@ -114,12 +117,12 @@ fn defaults() -> (Policy, CorePolicy) {
 type Difference = String;
 
 impl Run {
-    pub fn new() -> Run {
+    pub fn new(many: bool) -> Run {
         let (own, core) = defaults();
         let world = World { now: START, hold_expiry: false, may_block: false, defaults: own, queue: None };
         let mut driver = Driver::new();
         driver.defaults = core;
-        Run { driver, world, history: History::default(), waiting: None, marks: Marks::new() }
+        Run { many, driver, world, history: History::default(), waiting: None, marks: Marks::new() }
     }
 
     /// Every line typed so far.
@@ -179,10 +182,10 @@ impl Run {
     fn command(&mut self, op: &mut Op, style: u32) -> Result<(), Difference> {
         let queue = self.world.queue.as_ref();
         let full = queue.is_some_and(|queue| queue.live() > LIVE_MAX || queue.jobs.len() > JOBS_MAX);
-        if full && matches!(op, Op::Push { .. } | Op::MPush { .. }) {
+        if full && !self.many && matches!(op, Op::Push { .. } | Op::MPush { .. }) {
             return Ok(());
         }
-        if queue.is_some_and(|queue| queue.policy.jitter != Jitter::None) {
+        if self.many || queue.is_some_and(|queue| queue.policy.jitter != Jitter::None) {
             // What is drawn at random is asked for before anything depends on it.
             self.tick(128)?;
         }
@@ -247,6 +250,11 @@ impl Run {
             *self.marks.entry(event.clone()).or_default() += 1;
         }
         if let Some(queue) = &self.world.queue {
+            for state in State::ALL {
+                if queue.count(state) > 600 {
+                    *self.marks.entry(format!("over 600 jobs {}", state.name())).or_default() += 1;
+                }
+            }
             for reason in ["failed", "expired-lease", "rejected", "ttl"] {
                 if queue.jobs.iter().any(|job| job.reason == Some(reason) && job.state == State::Dead) {
                     *self.marks.entry(format!("dead: {reason}")).or_default() += 1;

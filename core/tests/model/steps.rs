@@ -302,3 +302,31 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         steps
     })
 }
+
+/// A run with thousands of jobs, in a few priorities, so that every order is spread over many
+/// chunks. Ticks are large, else there would be thousands.
+pub fn steps_many() -> impl Strategy<Value = Vec<Step>> {
+    let flood = (1..900usize, job_options(), any::<u32>()).prop_map(|(n, mut options, style)| {
+        options.priority = options.priority.map(|priority| priority % 3);
+        Step::Run(Op::MPush { payloads: vec![b"x".to_vec(); n], options }, style)
+    });
+    let grab = (name(), 1..900u64).prop_map(|(consumer, count)| {
+        Step::Run(Op::Lease { consumer, options: LeaseOptions { count: Some(count), ..LeaseOptions::default() } }, 0)
+    });
+    let purge = (state(), 1..400u64).prop_map(|(state, count)| {
+        let state = if state == State::Leased { State::Dead } else { state };
+        Step::Run(Op::Purge { state, count: Some(count), reason: None, before: None }, 0)
+    });
+    let one = prop_oneof![4 => flood, 6 => grab, 1 => purge, 30 => step()];
+    (settings(5), vec(one, 20..60)).prop_map(|(settings, mut steps)| {
+        for step in &mut steps {
+            match step {
+                Step::Tick(max_steps) => *max_steps = (*max_steps).max(100),
+                Step::PeekLoop { count, .. } => *count *= 150,
+                _ => {}
+            }
+        }
+        steps.insert(0, Step::Run(Op::Create { settings }, 0));
+        steps
+    })
+}

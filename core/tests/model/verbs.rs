@@ -2,8 +2,9 @@
 
 use rq_core::Tree;
 
+use super::job::Policy;
 use super::op::{id_text, Id, LeaseOptions, Op, RedriveMany, State, When};
-use super::queue::{Policy, Reference};
+use super::queue::Reference;
 
 /// What a command must answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -186,7 +187,7 @@ impl Reference {
         while (jobs.len() as u64) < options.count.unwrap_or(1) {
             // The first one always comes, however long it is.
             let most = options.max_bytes.filter(|_| !jobs.is_empty());
-            let Some(job) = self.lease(now, consumer, options.lease, |size| most.map_or(true, |most| bytes + size <= most))
+            let Some(job) = self.lease(now, consumer, options.lease, |size| most.is_none_or(|most| bytes + size <= most))
             else {
                 break;
             };
@@ -209,8 +210,8 @@ impl Reference {
     fn redrive_many(&mut self, now: u64, many: &RedriveMany) -> Tree {
         let fits: Vec<Id> = self.listed(State::Dead).iter()
             .filter(|job| many.reason.is_none() || job.reason == many.reason)
-            .filter(|job| many.after.map_or(true, |after| job.dead_at > after.at))
-            .filter(|job| many.before.map_or(true, |before| job.dead_at < before.at))
+            .filter(|job| many.after.is_none_or(|after| job.dead_at > after.at))
+            .filter(|job| many.before.is_none_or(|before| job.dead_at < before.at))
             .map(|job| job.id)
             .collect();
         let moved = fits.len().min(many.count as usize);

@@ -2,8 +2,9 @@
 
 use rq_core::Tree;
 
+use super::job::{Job, Policy, Token};
 use super::op::{id_text, State};
-use super::queue::{Job, Policy, Reference, Token};
+use super::queue::Reference;
 
 fn int(n: u64) -> Tree {
     Tree::Int(i64::try_from(n).unwrap())

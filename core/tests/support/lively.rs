@@ -1,7 +1,8 @@
-//! A queue in which everything happens, from a seed: for tests that need real batches.
+//! A queue in which everything happens, from a seed, for tests that need real batches; and
+//! everything that can be done with a queue of which nothing is known.
 
 use super::{at, int, items, string, Driver};
-use rq_core::Tree;
+use rq_core::{Queue, Tree};
 
 /// A small generator of random numbers, the same on every machine.
 pub struct Dice(pub u64);
@@ -76,4 +77,41 @@ fn note_leases(reply: &Tree, leases: &mut Vec<String>) {
     for job in items(reply) {
         leases.push(format!("{} {}", string(at(job, 0)), int(at(job, 1))));
     }
+}
+
+/// All verbs on a queue that came from outside: it need not make sense, but must be workable.
+pub fn work_with(queue: &Queue) {
+    // The node's clock follows what is at most an hour ahead of it.
+    let wall = super::START + 3_000;
+    work_at(queue, wall);
+    work_at(queue, (queue.newest_ms() + 50).clamp(wall, wall + 3_600_000));
+}
+
+fn work_at(queue: &Queue, now: u64) {
+    let mut q = Driver::new();
+    q.now = now;
+    q.queue = Some(queue.copy(7));
+    q.follower = Some(queue.copy(7));
+    q.cmd("RQ.INFO");
+    for state in ["READY", "DELAYED", "LEASED", "DEAD", "DONE"] {
+        q.cmd(&format!("RQ.PEEK {state} COUNT 1000"));
+    }
+    q.tick(50);
+    // Refused only where the ids are used up.
+    if let Err(error) = q.try_cmd("RQ.PUSH x") {
+        assert!(error.to_string().contains("no job ids left"), "{error}");
+    }
+    let reply = q.cmd("RQ.LEASE w COUNT 10 META");
+    if reply != Tree::NullArray {
+        for (n, job) in items(&reply).iter().enumerate() {
+            let pair = format!("{} {}", string(at(job, 0)), int(at(job, 1)));
+            let verb = ["ACK", "NACK", "RELEASE", "EXTEND", "NACK"][n % 5];
+            q.cmd(&format!("RQ.{verb} {pair}"));
+        }
+    }
+    q.cmd("RQ.REAP COUNT 5");
+    q.cmd("RQ.REDRIVE COUNT 5 SPREAD 100");
+    q.cmd("RQ.PURGE READY COUNT 3");
+    q.pass(100);
+    q.reload();
 }

@@ -81,18 +81,6 @@ impl Client {
         !self.unread.borrow().is_empty()
     }
 
-    /// Whether the server has closed the connection and sent nothing before that.
-    pub fn is_closed(&self) -> bool {
-        self.stream.set_nonblocking(true).expect("nonblocking");
-        let end = loop {
-            if let Err(error) = self.read() {
-                break error.kind();
-            }
-        };
-        self.stream.set_nonblocking(false).expect("blocking");
-        end != io::ErrorKind::WouldBlock && self.unread.borrow().is_empty()
-    }
-
     fn read(&self) -> io::Result<()> {
         let mut buffer = [0; 1 << 16];
         match (&self.stream).read(&mut buffer)? {

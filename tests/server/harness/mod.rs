@@ -6,7 +6,7 @@ mod scene;
 mod server;
 mod stock;
 
-pub use client::{ids, jobs, wait_until, Client, Job, PATIENCE};
+pub use client::{ids, jobs, wait_until, Client, Job};
 pub use reply::{Fields, Reply};
 pub use scene::{check_equal, Scene};
 pub use server::{Server, Stop};

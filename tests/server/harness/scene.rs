@@ -13,7 +13,7 @@ use super::server::Server;
 
 /// A primary with a replica. Dereferences to the primary.
 pub struct Scene {
-    pair: Option<Box<Pair>>,
+    pair: Option<Pair>,
     pooled: bool,
 }
 
@@ -23,7 +23,7 @@ struct Pair {
 }
 
 /// The pairs that no test uses now.
-static IDLE: Mutex<Vec<Box<Pair>>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<Pair>> = Mutex::new(Vec::new());
 
 /// The grace is off, because every verification reloads the data and would start one.
 const CONFIG: &[&str] = &["appendonly yes", "rq.expiry-grace 0"];
@@ -39,14 +39,14 @@ impl Scene {
             if n == 0 {
                 stop_idle_at_exit();
             }
-            Box::new(Pair::start(&[["aof-use-rdb-preamble yes"], ["aof-use-rdb-preamble no"]][n % 2]))
+            Pair::start(&[["aof-use-rdb-preamble yes"], ["aof-use-rdb-preamble no"]][n % 2])
         });
         Scene { pair: Some(pair), pooled: true }
     }
 
     /// A scene of this test's own, with further lines of configuration for both servers.
     pub fn with(config: &[&str]) -> Scene {
-        Scene { pair: Some(Box::new(Pair::start(config))), pooled: false }
+        Scene { pair: Some(Pair::start(config)), pooled: false }
     }
 
     pub fn replica(&self) -> &Server {
@@ -54,13 +54,13 @@ impl Scene {
     }
 
     fn pair(&self) -> &Pair {
-        self.pair.as_deref().expect("not verified yet")
+        self.pair.as_ref().expect("not verified yet")
     }
 
     /// Moves the module's clock on both servers.
     #[track_caller]
     pub fn advance(&mut self, ms: i64) {
-        let pair = self.pair.as_deref_mut().expect("not verified yet");
+        let pair = self.pair.as_mut().expect("not verified yet");
         // The replica first: it would not believe a primary that is far ahead.
         pair.replica.advance(ms);
         pair.primary.advance(ms);
@@ -130,7 +130,7 @@ impl Deref for Scene {
 
 impl DerefMut for Scene {
     fn deref_mut(&mut self) -> &mut Server {
-        &mut self.pair.as_deref_mut().expect("not verified yet").primary
+        &mut self.pair.as_mut().expect("not verified yet").primary
     }
 }
 

@@ -1,0 +1,273 @@
+//! What the server tells and checks about the commands: COMMAND, access control, options, INFO.
+
+use crate::harness::{stock, Reply, Server, Stop};
+
+/// Every command: its name, arity, flags, and what it does to its key.
+const COMMANDS: &[(&str, i64, &str, &str)] = &[
+    ("rq.push", -3, "write denyoom fast", "RW insert"),
+    ("rq.mpush", -4, "write denyoom", "RW insert"),
+    ("rq.lease", -3, "write blocking", "RW access update"),
+    ("rq.ack", -4, "write fast", "RW update"),
+    ("rq.acklease", -5, "write blocking", "RW access update"),
+    ("rq.nack", -4, "write fast", "RW update"),
+    ("rq.release", -4, "write fast", "RW update"),
+    ("rq.extend", -4, "write fast", "RW update"),
+    ("rq.reap", -2, "write", "RW access update"),
+    ("rq.redrive", -3, "write", "RW update"),
+    ("rq.set", -5, "write fast", "RW update"),
+    ("rq.del", -3, "write fast", "RW update"),
+    ("rq.purge", -3, "write", "RW update"),
+    ("rq.get", 3, "readonly fast", "RO access"),
+    ("rq.peek", -3, "readonly", "RO access"),
+    ("rq.len", -2, "readonly fast", "RO access"),
+    ("rq.info", -2, "readonly fast", "RO access"),
+    ("rq.create", -2, "write denyoom fast", "RW insert"),
+    ("rq.alter", -4, "write fast", "RW update"),
+    ("rq.apply", 3, "write admin noscript", "RW access update"),
+];
+
+/// A call of each command with enough arguments, for the key `q`.
+fn call(name: &str, arity: i64) -> String {
+    let arguments = (arity.unsigned_abs() as usize).saturating_sub(2);
+    format!("{name} q{}", " x".repeat(arguments))
+}
+
+#[test]
+fn command_info() {
+    let server = Server::start();
+    let names = server.run("COMMAND LIST FILTERBY MODULE rq").texts();
+    assert_eq!(names.len(), COMMANDS.len(), "{names:?}");
+    for (name, arity, flags, _) in COMMANDS {
+        let reply = server.run(format!("COMMAND INFO {name}"));
+        let info = reply.array()[0].array();
+        assert_eq!(info[0], *name);
+        assert_eq!(info[1], *arity, "{name}");
+        let told = info[2].texts();
+        for flag in ["write", "readonly", "denyoom", "blocking", "fast", "admin", "noscript"] {
+            assert_eq!(told.iter().any(|one| one == flag), flags.split(' ').any(|one| one == flag), "{flag} of {name}");
+        }
+        assert_eq!(info[3..6], [Reply::Int(1), Reply::Int(1), Reply::Int(1)], "the place of the key in {name}");
+    }
+}
+
+#[test]
+fn command_getkeysandflags() {
+    let server = Server::start();
+    for (name, arity, _, access) in COMMANDS {
+        let line = call(name, *arity);
+        assert_eq!(server.run(format!("COMMAND GETKEYS {line}")).texts(), ["q"], "{name}");
+        let reply = server.run(format!("COMMAND GETKEYSANDFLAGS {line}"));
+        let key = reply.array()[0].array();
+        assert_eq!((key[0].text(), key[1].texts().join(" ").as_str()), ("q", *access), "{name}");
+    }
+    // Whatever follows, and whatever it is spelled like.
+    let line = "COMMAND GETKEYS RQ.PUSH KEYS x DELAY 5 PRIORITY 3";
+    assert_eq!(server.run(line).texts(), ["KEYS"]);
+}
+
+#[test]
+fn command_docs() {
+    let server = Server::start();
+    for (name, ..) in COMMANDS {
+        let reply = server.run(format!("COMMAND DOCS {name}"));
+        let docs = reply.array()[1].fields();
+        for part in ["summary", "complexity"] {
+            assert!(docs[part].text().len() > 3, "{part} of {name}");
+        }
+        assert_eq!(docs["group"], "module");
+        let first = docs["arguments"].array()[0].fields();
+        assert_eq!((first["name"].text(), first["type"].text()), ("key", "key"), "{name}");
+    }
+    let push = server.run("COMMAND DOCS rq.push").array()[1].fields();
+    let arguments: Vec<String> = push["arguments"].array().iter().map(|one| format!("{one:?}")).collect();
+    for option in ["DELAY", "AT", "PRIORITY", "LEASE", "MAXDELIVERIES", "TTL"] {
+        assert!(arguments.iter().any(|one| one.contains(&format!("\"{option}\""))), "{option} in {arguments:?}");
+    }
+}
+
+#[test]
+fn access_categories() {
+    let server = Server::start();
+    if server.is_redis_7_0() {
+        return assert!(server.run("ACL CAT").texts().iter().all(|one| one != "rq"), "7.0 has none for modules");
+    }
+    let within = |category: &str| {
+        let mut names = server.run(format!("ACL CAT {category}")).texts();
+        names.retain(|name| name.starts_with("rq."));
+        names.sort();
+        names
+    };
+    let with = |flag: &str| {
+        let mut names: Vec<String> =
+            COMMANDS.iter().filter(|one| one.2.split(' ').any(|one| one == flag)).map(|one| one.0.to_owned()).collect();
+        names.sort();
+        names
+    };
+    for (category, flag) in [("write", "write"), ("read", "readonly"), ("blocking", "blocking"), ("fast", "fast"), ("dangerous", "admin")] {
+        assert_eq!(within(category), with(flag), "@{category}");
+    }
+    if server.run("ACL CAT").texts().iter().any(|one| one == "rq") {
+        assert_eq!(within("rq").len(), COMMANDS.len());
+        server.run("ACL SETUSER worker on nopass ~* -@all +@rq -rq.purge");
+        let client = server.client();
+        client.run("AUTH worker x");
+        client.push("q x");
+        assert!(client.error("RQ.PURGE q READY").starts_with("NOPERM "));
+        assert!(client.error("GET q").starts_with("NOPERM "));
+    }
+}
+
+#[test]
+fn key_permissions() {
+    let server = Server::start();
+    server.push("q x");
+    for (user, keys, allowed) in [
+        ("reader", "%R~q", "RO"),
+        ("writer", "%W~q", "W"),
+        ("both", "~q", "all"),
+        ("stranger", "~other*", "none"),
+    ] {
+        server.run(format!("ACL SETUSER {user} on nopass {keys} +@all"));
+        for (name, arity, _, access) in COMMANDS {
+            let reply = server.run(format!("ACL DRYRUN {user} {}", call(name, *arity)));
+            let may = match allowed {
+                "RO" => access.starts_with("RO"),
+                "W" => !access.contains("access"),
+                "all" => true,
+                _ => false,
+            };
+            assert_eq!(reply == "OK", may, "{name} by the {user}: {reply:?}");
+        }
+    }
+    let reader = server.client();
+    reader.run("AUTH reader x");
+    assert_eq!(reader.run("RQ.LEN q"), 1);
+    assert!(reader.error("RQ.PUSH q x").starts_with("NOPERM "));
+    assert!(reader.error("RQ.LEN other").starts_with("NOPERM "));
+}
+
+#[test]
+fn apply_is_not_for_clients() {
+    let server = Server::with(&["appendonly yes", "appendfsync always"]);
+    stock(&server, "q");
+    let batches = applied(&server);
+    assert!(batches.len() > 5, "the AOF has what was decided");
+    let digest = server.digest("q");
+    for words in [&batches[0], &batches[batches.len() - 1]] {
+        assert!(server.cmd(words).is_error());
+        server.run("MULTI");
+        let queued = server.cmd(words);
+        assert!(queued.is_error() || server.run("EXEC").array()[0].is_error());
+        if queued.is_error() {
+            server.error("EXEC");
+        }
+    }
+    let script = server.cmd(&[b"EVAL".as_slice(), b"return redis.call('RQ.APPLY', KEYS[1], ARGV[1])", b"1", b"q", &batches[0][2]]);
+    assert!(script.is_error());
+    assert_eq!(server.digest("q"), digest);
+    // For a migration tool the owner may allow it: then it does what a replica does.
+    let target = Server::with(&["rq.accept-apply yes"]);
+    for words in &batches {
+        assert_eq!(target.cmd(words), "OK");
+    }
+    assert_eq!(target.digest("q"), digest);
+    for nonsense in [&b""[..], b"x", &[0xff; 100], &batches[0][2][..3]] {
+        assert!(target.cmd(&[b"RQ.APPLY".as_slice(), b"q", nonsense]).is_error(), "{nonsense:?}");
+    }
+    assert_eq!(target.digest("q"), digest);
+    target.run("SET text x");
+    assert!(target.cmd(&[b"RQ.APPLY".as_slice(), b"text", &batches[0][2]]).error().starts_with("WRONGTYPE "));
+    target.run("CONFIG SET rq.accept-apply no");
+    assert!(target.cmd(&batches[0]).is_error());
+}
+
+/// The RQ.APPLY commands in the AOF of a server.
+fn applied(server: &Server) -> Vec<Vec<Vec<u8>>> {
+    let folder = server.dir().join("appendonlydir");
+    let files = std::fs::read_dir(folder).expect("the AOF").map(|entry| entry.expect("a file").path());
+    let newest = files.filter(|path| path.to_string_lossy().ends_with(".incr.aof")).max().expect("a file");
+    let bytes = std::fs::read(newest).expect("the AOF");
+    let mut rest = bytes.as_slice();
+    let mut all = Vec::new();
+    while let Some((command, len)) = Reply::decode(rest).expect("an AOF of commands") {
+        let words: Vec<Vec<u8>> = command.array().iter().map(|word| word.bytes().to_vec()).collect();
+        if words[0].eq_ignore_ascii_case(b"rq.apply") {
+            all.push(words);
+        }
+        rest = &rest[len..];
+    }
+    all
+}
+
+#[test]
+fn only_apply_is_sent_and_it_names_its_key() {
+    let server = Server::with(&["appendonly yes", "appendfsync always"]);
+    stock(&server, "q");
+    server.multi(&["RQ.PUSH q x", "RQ.LEASE q w", "RQ.LEASE absent w", "RQ.REAP q CONSUMER w"]);
+    for words in applied(&server) {
+        assert_eq!((words.len(), words[1].as_slice()), (3, b"q".as_slice()));
+    }
+    let aof = std::fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF");
+    for path in aof.map(|entry| entry.expect("a file").path()) {
+        let text = String::from_utf8_lossy(&std::fs::read(path).expect("a file")).to_uppercase();
+        for verb in ["RQ.PUSH", "RQ.LEASE", "RQ.REAP", "RQ.NACK"] {
+            assert!(!text.contains(verb), "{verb} would be decided again");
+        }
+    }
+}
+
+#[test]
+fn the_options_of_the_module() {
+    let mut server = Server::start();
+    let shown = server.run("CONFIG GET rq.*").fields();
+    for (name, default) in [("rq.expiry-grace", "10000"), ("rq.eviction-guard", "refuse"), ("rq.accept-apply", "no")] {
+        assert_eq!(shown[name], default, "{name}");
+    }
+    for (line, valid) in [
+        ("rq.expiry-grace 0", true),
+        ("rq.expiry-grace 5000", true),
+        ("rq.expiry-grace -1", false),
+        ("rq.expiry-grace x", false),
+        ("rq.eviction-guard off", true),
+        ("rq.eviction-guard maybe", false),
+        ("rq.accept-apply 2", false),
+        ("rq.no-such-option 1", false),
+    ] {
+        assert_eq!(!server.try_run(format!("CONFIG SET {line}")).is_error(), valid, "{line}");
+    }
+    server.run("CONFIG REWRITE");
+    server.stop(Stop::Shutdown);
+    let rewritten = std::fs::read_to_string(server.dir().join("server.conf")).expect("the configuration");
+    assert!(rewritten.contains("rq.expiry-grace 5000"), "{rewritten}");
+    assert!(rewritten.contains("rq.eviction-guard off"), "{rewritten}");
+}
+
+#[test]
+fn info_has_a_section() {
+    let server = Server::start();
+    server.push("q x");
+    server.push("r x");
+    let info = server.server_info("rq");
+    assert_eq!((info["rq_queues"].text(), info["rq_panics"].text()), ("2", "0"));
+    assert!(info["rq_version"].text().starts_with(|first: char| first.is_ascii_digit()));
+    let worker = server.client();
+    worker.send_line("RQ.LEASE absent w BLOCK 0");
+    server.wait_blocked(1);
+    assert_eq!(server.server_number("rq", "rq_blocked_clients"), 1);
+    assert_eq!(server.info("q").int("blocked-clients"), 0);
+    assert!(server.run("INFO everything").text().contains("rq_queues:2"));
+}
+
+#[test]
+fn the_module_stays_loaded() {
+    let server = Server::start();
+    server.push("q x");
+    let modules = server.run("MODULE LIST");
+    assert!(modules.array().iter().any(|module| module.fields()["name"] == "rq"), "{modules:?}");
+    assert!(server.try_run("MODULE UNLOAD rq").is_error());
+    assert_eq!(server.lease_one("q w").text(), "x");
+    // The calls that are counted have the verbs' names.
+    let stats = server.server_info("commandstats");
+    assert!(stats["cmdstat_rq.push"].text().starts_with("calls=1,"));
+    assert!(stats["cmdstat_rq.lease"].text().starts_with("calls=1,"));
+}
