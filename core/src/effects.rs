@@ -8,7 +8,7 @@ use crate::op::{Event, Op};
 use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::random::Random;
-use crate::schedule::Slots;
+use crate::schedule::{NoCalendar, Slots};
 use crate::sink::Sink;
 use crate::wire::Writer;
 
@@ -37,6 +37,25 @@ pub struct Turn<'a> {
     pub slots: &'a dyn Slots,
     /// Figures of this process, for INFO.
     pub local: Local,
+}
+
+impl Turn<'_> {
+    /// A turn at a time, with nothing else said: EVERY is known, CRON is not.
+    pub fn at(now: u64) -> Turn<'static> {
+        Turn {
+            now,
+            seed: 0,
+            hold_expiry: false,
+            may_block: false,
+            incarnation: 0,
+            defaults: Policy::default(),
+            max_payload: crate::limits::MAX_PAYLOAD,
+            watch_ends: false,
+            bar_slots: false,
+            slots: &NoCalendar,
+            local: Local::default(),
+        }
+    }
 }
 
 /// How a job ended, for who waits for it.

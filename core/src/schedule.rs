@@ -27,6 +27,21 @@ pub trait Slots {
     fn last(&self, cron: &[u8], zone: &[u8], at_ms: u64) -> Option<u64>;
 }
 
+/// A calendar that knows no cron lines.
+pub(crate) struct NoCalendar;
+
+impl Slots for NoCalendar {
+    fn check(&self, _: &[u8], _: &[u8]) -> Result<(), String> {
+        Err("cron lines are not known here".into())
+    }
+    fn next(&self, _: &[u8], _: &[u8], _: u64) -> Option<u64> {
+        None
+    }
+    fn last(&self, _: &[u8], _: &[u8], _: u64) -> Option<u64> {
+        None
+    }
+}
+
 /// When slots are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Rule {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rq_core::{Jitter as CoreJitter, Policy as CorePolicy, Tree};
+use rq_core::{Opt, Policy as CorePolicy, Setting, Tree, Value};
 
 use super::job::{Policy, Token};
 use super::op::{id_text, Among, Binder, Id, IdPick, Jitter, LeaseOptions, Op, State, Twist};
@@ -101,7 +101,11 @@ impl Binder for Choice<'_> {
 
 /// The defaults of a queue that PUSH makes: not the built-in ones, to see that they are used.
 fn defaults() -> (Policy, CorePolicy) {
-    let core = CorePolicy { lease_ms: 70, max_deliveries: 4, jitter: CoreJitter::None, ..CorePolicy::default() };
+    let mut core = CorePolicy::default();
+    let values = [(Opt::Lease, Value::Number(70)), (Opt::MaxDeliveries, Value::Number(4)), (Opt::Jitter, Value::Word(2))];
+    for (opt, value) in values {
+        core.set(Setting::new(opt, value).expect("in range"));
+    }
     let own = Policy {
         lease: 70,
         max_run: 0,
@@ -419,7 +423,7 @@ impl Run {
         let Some(queue) = &self.driver.queue else { return Err("there should be a queue".to_string()) };
         let next = queue.next_event(self.world.now, 0).map(|at| at.max(self.world.now));
         same("when time alone changes something", &reference.next_event(self.world.now), &next)?;
-        same("whether a job is ready", &(reference.count(State::Ready) > 0), &queue.has_ready())?;
+        same("whether a job is ready", &(reference.count(State::Ready) > 0), &queue.may_lease(self.driver.now))?;
         let info = self.driver.ask("RQ.INFO", &[]);
         same_tree("RQ.INFO", &reference.info(self.world.now), &info)?;
         let total = |name: &str| int(&field(&info, name));

@@ -64,17 +64,16 @@ impl Driver {
         }
     }
 
-    fn turn(&mut self) -> Turn {
+    fn turn(&mut self) -> Turn<'static> {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.incarnation += 1;
         Turn {
-            now: self.now,
             seed: self.seed,
             hold_expiry: self.hold_expiry,
             may_block: self.may_block,
             incarnation: self.incarnation,
             defaults: self.defaults.clone(),
-            local: Local::default(),
+            ..Turn::at(self.now)
         }
     }
 
