@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, Str};
+use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, SlotRange, Str};
 use crate::node::Node;
 use crate::{guard, timer};
 
@@ -45,6 +45,25 @@ pub fn loading_beside(node: &Node, state: LoadState) {
         LoadState::Ended => index.end_beside(true),
         LoadState::Failed => index.end_beside(false),
     }
+}
+
+/// Slots are on their way to this server, Valkey says: what arrives of them is not ours yet.
+pub fn slots_coming(node: &Node, ranges: impl Iterator<Item = SlotRange>) {
+    node.slots_coming.borrow_mut().extend(ranges);
+}
+
+/// They have come, or will not.
+pub fn slots_settled(node: &Node, ctx: &Ctx, ranges: impl Iterator<Item = SlotRange>) {
+    for settled in ranges {
+        node.slots_coming.borrow_mut().retain(|coming| *coming != settled);
+    }
+    timer::rearm(node, ctx);
+}
+
+/// Keys of slots that have left this server are being removed, without a word about each.
+pub fn slots_trimmed(node: &Node, ctx: &Ctx) {
+    node.index.borrow_mut().doubt_all();
+    timer::arm(node, ctx);
 }
 
 /// Some option of the server has changed.

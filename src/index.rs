@@ -82,6 +82,14 @@ impl Index {
         }
     }
 
+    /// Something has happened to many keys.
+    pub fn doubt_all(&mut self) {
+        let known = self.known.iter().flat_map(|(db, queues)| queues.keys().map(|key| (*db, Rc::clone(key))));
+        for (db, key) in known.collect::<Vec<_>>() {
+            self.set(db, &key, Some(SOON));
+        }
+    }
+
     /// Whether a queue is known under this key.
     pub fn contains(&self, db: i32, key: &[u8]) -> bool {
         self.known.get(&db).is_some_and(|queues| queues.contains_key(key))

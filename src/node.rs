@@ -11,7 +11,7 @@ use std::mem::ManuallyDrop;
 
 use rq_core::{Effects, Local, Policy, Turn};
 
-use crate::api::{self, Flags};
+use crate::api::{self, Flags, SlotRange};
 use crate::blocking::Waiters;
 use crate::clock::{Now, QueueTime};
 use crate::config::Options;
@@ -42,6 +42,8 @@ pub struct Node {
     pub options: Options,
     /// Figures for INFO.
     pub count: Counts,
+    /// Slots that are on their way to this server.
+    pub slots_coming: RefCell<Vec<SlotRange>>,
     /// Looks for queues that the index has missed.
     pub sweep: RefCell<Sweep>,
     /// The buffers of a command, kept for the next one.

@@ -12,7 +12,9 @@ use std::rc::Rc;
 
 use rq_core::{due, give_back, JobId, Turn};
 
-use crate::api::{hang_up, start_timer, stop_timer, writes_are_paused, Ctx, Flags, Key, Mode, OwnedStr, TimerId};
+use crate::api::{
+    hang_up, may_use_slot, slot_of, start_timer, stop_timer, writes_are_paused, Ctx, Flags, Key, Mode, OwnedStr, Str, TimerId,
+};
 use crate::clock::Now;
 use crate::node::{add, Node};
 use crate::{blocking, replicate};
@@ -24,6 +26,8 @@ const STEPS: u32 = 128;
 /// When to look again: on a replica, after a role change at the latest; in a pause of writes.
 const AGAIN_ELSEWHERE_US: u64 = 1_000_000;
 const AGAIN_PAUSED_US: u64 = 50_000;
+/// When to look again at a queue whose slot is on its way here.
+const AGAIN_NOT_OWNED_MS: u64 = 100;
 /// What commands leave behind for the tick is done so much later.
 const SOON_US: u64 = 1_000;
 /// An armed timer that is so much late has been stopped by a step back of the wall clock.
@@ -137,12 +141,32 @@ fn may_not_write(node: &Node, ctx: &Ctx) -> Option<u64> {
     None
 }
 
+/// Whether a key is this server's: not on its way here with its slot.
+fn owned(node: &Node, ctx: &Ctx, key: Str<'_>) -> bool {
+    let Some(slot) = slot_of(ctx, key) else { return true };
+    may_use_slot(slot) && !node.slots_coming.borrow().iter().any(|(first, last)| (*first..=*last).contains(&slot))
+}
+
+/// Looks again later at a queue that is not ours yet, or not any more, if it is still there.
+fn leave_alone(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, name: Str<'_>) {
+    let there = Key::open(ctx, name, Mode::Glance).is_ok_and(|mut opened| opened.queue().is_some());
+    let again = node.time.now().ms.saturating_add(AGAIN_NOT_OWNED_MS);
+    let mut index = node.index.borrow_mut();
+    match there {
+        true => index.set(db, key, Some(again)),
+        false => index.forget(db, key),
+    }
+}
+
 /// Does what is due in one queue, and serves those who wait for it.
 fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) {
     if !ctx.select(db) {
         return node.index.borrow_mut().forget(db, key);
     }
     let name = OwnedStr::new(key);
+    if !owned(node, ctx, name.get()) {
+        return leave_alone(node, ctx, db, key, name.get());
+    }
     let mut effects = node.take_effects();
     {
         let opened = Key::open(ctx, name.get(), Mode::Write);

@@ -23,6 +23,8 @@ bitflags::bitflags! {
         const MULTI = raw::REDISMODULE_CTX_FLAGS_MULTI;
         /// This server is a primary.
         const MASTER = raw::REDISMODULE_CTX_FLAGS_MASTER;
+        /// This server is part of a cluster.
+        const CLUSTER = raw::REDISMODULE_CTX_FLAGS_CLUSTER;
         /// maxmemory is set, with a policy that evicts keys.
         const EVICT = raw::REDISMODULE_CTX_FLAGS_EVICT;
         /// The command came from the primary.

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use redis_module::raw;
 
 use super::key::queue_in;
-use super::{guarded, Ctx, Notify, Str};
+use super::{guarded, slots, Ctx, Notify, Str};
 use crate::events;
 
 /// How a load goes.
@@ -39,6 +39,7 @@ pub fn subscribe(ctx: &Ctx) -> bool {
         f!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), classes, Some(on_keyspace_event)) == 0
     };
     keyspace
+        && slots::subscribe(ctx)
         && server(raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role_change))
         && server(raw::REDISMODULE_EVENT_FLUSHDB, Some(on_flush))
         && server(raw::REDISMODULE_EVENT_LOADING, Some(on_loading))

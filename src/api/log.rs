@@ -21,7 +21,11 @@ pub fn log(level: Level, text: &str) {
         Level::Warning => c"warning",
     };
     // Without a context the server writes "<module>" before it, so we say which.
-    let text: Vec<u8> = "rq: ".bytes().chain(text.bytes()).map(|b| if b == 0 { b'?' } else { b }).collect();
+    let text: Vec<u8> = "rq: ".bytes().chain(text.bytes()).map(|b| match b {
+        0 => b'?',
+        b'\n' => b' ',
+        b => b,
+    }).collect();
     let text = CString::new(text).unwrap_or_default();
     // SAFETY: no context is needed to log. The text is an argument, never the format: it may
     // hold what a client sent.

@@ -32,6 +32,7 @@ mod io;
 mod key;
 mod log;
 mod scan;
+mod slots;
 mod string;
 mod timer;
 
@@ -47,6 +48,7 @@ pub use io::{AofWriter, Digest, OptCtx, RdbReader, RdbWriter};
 pub use key::{set_type, Key, Mode};
 pub use log::{log, Level};
 pub use scan::Scan;
+pub use slots::{may_use_slot, slot_of, SlotRange};
 pub use string::{OwnedStr, Str};
 pub use timer::{start_timer, stop_timer, TimerId};
 
