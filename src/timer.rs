@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use rq_core::{due, give_back, JobId, Turn};
+use rq_core::{due, give_back, JobId};
 
 use crate::api::{
     hang_up, may_use_slot, slot_of, start_timer, stop_timer, writes_are_paused, Ctx, Flags, Key, Mode, OwnedStr, Str, TimerId,
@@ -175,11 +175,13 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
             Some((key, newest_ms))
         }) else {
             node.keep_effects(effects);
+            blocking::look_for_ends(node, (db, key), None);
             return node.index.borrow_mut().forget(db, key);
         };
         let Some(queue) = opened.queue() else { return };
+        effects.watch_ends(node.waiters.borrow().watch(db, key));
         let now = node.time.now_for(newest_ms);
-        let turn: Turn = node.turn(now, Flags::DENY_BLOCKING);
+        let turn = node.turn(now, ctx.flags() | Flags::DENY_BLOCKING);
         if !lost.is_empty() {
             give_back(queue, lost, &turn, &mut effects);
         }
@@ -187,6 +189,7 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
         blocking::hand_out(node, (db, key), queue, &turn, &mut effects);
         let next = if more { Some(now.ms) } else { queue.next_event(now.ms, now.no_expiry_before_ms) };
         node.index.borrow_mut().set(db, key, next);
+        blocking::look_for_ends(node, (db, key), Some(queue));
     }
     replicate::publish(node, ctx, name.get(), &effects);
     node.keep_effects(effects);

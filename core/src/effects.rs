@@ -29,8 +29,6 @@ pub struct Turn<'a> {
     pub defaults: Policy,
     /// The longest payload that is accepted: `rq.max-payload`.
     pub max_payload: usize,
-    /// Whether somebody waits for the end of jobs of this queue.
-    pub watch_ends: bool,
     /// Schedules make no jobs now: the server is out of memory, or would evict them.
     pub bar_slots: bool,
     /// What knows calendars.
@@ -50,7 +48,6 @@ impl Turn<'_> {
             incarnation: 0,
             defaults: Policy::default(),
             max_payload: crate::limits::MAX_PAYLOAD,
-            watch_ends: false,
             bar_slots: false,
             slots: &NoCalendar,
             local: Local::default(),
@@ -106,6 +103,7 @@ pub struct Effects {
     events: Vec<Event>,
     granted: Vec<(JobId, u64)>,
     ended: Vec<(JobId, End)>,
+    watch_ends: bool,
     stale: u64,
     duplicates: u64,
     nothing: u64,
@@ -123,6 +121,7 @@ impl Effects {
         self.events.clear();
         self.granted.clear();
         self.ended.clear();
+        self.watch_ends = false;
         self.stale = 0;
         self.duplicates = 0;
         self.nothing = 0;
@@ -147,9 +146,28 @@ impl Effects {
         &mut self.granted
     }
 
-    /// The jobs that ended, and how, if [`Turn::watch_ends`] asked for them.
+    /// The jobs that ended, and how, if [`Effects::watch_ends`] asked for them.
     pub fn ended(&self) -> &[(JobId, End)] {
         &self.ended
+    }
+
+    /// From now on, tell which jobs end: somebody waits for some of this queue.
+    pub fn watch_ends(&mut self, watch: bool) {
+        self.watch_ends = watch;
+    }
+
+    /// Notes the end of a job.
+    pub(crate) fn watch(&mut self, op: &Op<'_>) {
+        if !self.watch_ends {
+            return;
+        }
+        let end = match op {
+            Op::Finish { id, keep } => Some((*id, End::Done(keep.map(Box::from)))),
+            Op::Bury { id, .. } => Some((*id, End::Dead)),
+            Op::Drop { id } => Some((*id, End::Gone)),
+            _ => None,
+        };
+        self.ended.extend(end);
     }
 
     /// How many tokens were refused.
@@ -225,15 +243,7 @@ impl<'q, 't> Run<'q, 't> {
     }
 
     fn commit_one(&mut self, op: &Op<'_>) {
-        if self.turn.watch_ends {
-            let end = match op {
-                Op::Finish { id, keep } => Some((*id, End::Done(keep.map(Box::from)))),
-                Op::Bury { id, .. } => Some((*id, End::Dead)),
-                Op::Drop { id } => Some((*id, End::Gone)),
-                _ => None,
-            };
-            self.effects.ended.extend(end);
-        }
+        self.effects.watch(op);
         self.effects.record(op, self.turn.now);
         let applied = self.queue.apply_op(op, self.turn.now);
         debug_assert!(applied != Applied::Nothing, "a decision that does not fit: {op:?}");

@@ -9,7 +9,7 @@ use crate::op::Op;
 use crate::produce;
 use crate::policy::Policy;
 use crate::queue::Queue;
-use crate::request::{LeaseOptions, Request};
+use crate::request::{LeaseOptions, MultiLease, Request};
 use crate::sink::Sink;
 use crate::slots;
 use crate::view;
@@ -38,12 +38,10 @@ pub fn execute(
     match request {
         Request::Get { id } => view::get(queue, *id, out),
         Request::GetDedup { key } => view::get_dedup(queue, key, turn.now, out),
-        Request::Wait { id, block_ms } => match queue.job(*id).map(|job| (job.state, &job.more().result)) {
+        Request::Wait { id, block_ms } => match end_of(queue, *id) {
+            Some(end) => end.write(out),
+            None if block_ms.is_some() && turn.may_block => return Ok(Outcome::Wait(None)),
             None => out.null_array(),
-            Some((State::Done, result)) => End::Done(Some(result.clone())).write(out),
-            Some((State::Dead, _)) => End::Dead.write(out),
-            Some(_) if block_ms.is_some() && turn.may_block => return Ok(Outcome::Wait(None)),
-            Some(_) => out.null_array(),
         },
         Request::Peek { state, cursor, count, payload } => view::peek(queue, *state, *cursor, *count, *payload, out),
         Request::Len { state } => view::len(queue, *state, out),
@@ -248,6 +246,8 @@ pub struct Waiter {
     consumer: Box<[u8]>,
     options: LeaseOptions,
     code: Option<i64>,
+    /// MLEASE: the reply names the key that had something.
+    names_key: bool,
 }
 
 impl Waiter {
@@ -255,15 +255,20 @@ impl Waiter {
     pub fn new(request: &Request<'_>, code: Option<i64>) -> Option<Waiter> {
         match request {
             Request::Lease { consumer, options } | Request::AckLease { consumer, options, .. } => {
-                Some(Waiter { consumer: Box::from(*consumer), options: *options, code })
+                Some(Waiter { consumer: Box::from(*consumer), options: *options, code, names_key: false })
             }
             _ => None,
         }
     }
 
-    /// How long it waits, in ms; 0: for ever.
-    pub fn block_ms(&self) -> u64 {
-        self.options.block_ms.unwrap_or(0)
+    /// One that takes from the first of several queues, for MLEASE.
+    pub fn of_many(request: &MultiLease<'_>) -> Waiter {
+        Waiter { consumer: request.consumer.into(), options: request.options, code: None, names_key: true }
+    }
+
+    /// How long it waits, in ms; 0: for ever. None: not at all.
+    pub fn block_ms(&self) -> Option<u64> {
+        self.options.block_ms
     }
 
     /// Leases what there is to it and writes the reply that it waits for. False: there was
@@ -271,7 +276,7 @@ impl Waiter {
     /// gone before it reads the reply, [`give_back`] returns it unspent. What a client waits for never does the due work of
     /// others, so this changes no other job, except that one whose time to live is over goes to
     /// dead instead of being leased.
-    pub fn grant(&self, queue: &mut Queue, turn: &Turn<'_>, effects: &mut Effects, out: &mut dyn Sink) -> bool {
+    pub fn grant(&self, key: &[u8], queue: &mut Queue, turn: &Turn<'_>, effects: &mut Effects, out: &mut dyn Sink) -> bool {
         let mut run = Run::new(queue, turn, effects);
         run.take(&self.consumer, &self.options);
         if run.effects.granted().is_empty() {
@@ -280,6 +285,10 @@ impl Waiter {
         if let Some(code) = self.code {
             out.array(2);
             out.int(code);
+        }
+        if self.names_key {
+            out.array(2);
+            out.bulk(key);
         }
         run.write_leases(&self.options, out);
         true
@@ -292,6 +301,16 @@ impl Waiter {
             out.int(code);
         }
         out.null_array();
+    }
+}
+
+/// How a job has ended; None: it is still to be done.
+pub fn end_of(queue: &Queue, id: JobId) -> Option<End> {
+    match queue.job(id).map(|job| (job.state, job.more())) {
+        None => Some(End::Gone),
+        Some((State::Done, more)) => Some(End::Done(Some(more.result.clone()))),
+        Some((State::Dead, _)) => Some(End::Dead),
+        Some(_) => None,
     }
 }
 

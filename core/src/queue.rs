@@ -147,6 +147,11 @@ impl Queue {
         &self.head.policy
     }
 
+    /// Since when the job that has been ready for the longest time is ready, Unix ms.
+    pub fn oldest_ready_ms(&self) -> Option<u64> {
+        self.ready.oldest_since()
+    }
+
     /// The number of jobs in all states.
     pub fn jobs(&self) -> usize {
         self.by_id.len()

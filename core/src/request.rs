@@ -108,6 +108,17 @@ pub struct LeaseOptions {
     pub meta: bool,
 }
 
+/// MLEASE: a LEASE of the first of several queues that has something.
+#[derive(Debug, Clone, Copy)]
+pub struct MultiLease<'a> {
+    /// The keys, in the order given; at least one, none twice.
+    pub keys: &'a [&'a [u8]],
+    /// Who takes.
+    pub consumer: &'a [u8],
+    /// The options of LEASE.
+    pub options: LeaseOptions,
+}
+
 /// Pairs of id and token, checked when the request was made.
 #[derive(Debug, Clone, Copy)]
 pub struct Pairs<'a>(pub(crate) &'a [&'a [u8]]);

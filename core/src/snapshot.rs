@@ -93,6 +93,7 @@ fn apply_ops(queue: &mut Queue, from: (Reader<'_>, u64), effects: &mut Effects) 
     let (mut reader, now) = from;
     while !reader.is_at_end() {
         let op = decode(&mut reader, now)?;
+        effects.watch(&op);
         effects.note(queue.apply_op(&op, now));
     }
     Ok(now)

@@ -8,6 +8,7 @@ pub enum Verb {
     Push,
     MPush,
     Lease,
+    MLease,
     Ack,
     AckLease,
     Nack,
@@ -31,6 +32,8 @@ pub enum Verb {
     Resume,
     Groups,
     Consumers,
+    Queues,
+    XTrim,
     Create,
     Alter,
     Apply,
@@ -47,6 +50,17 @@ pub enum Access {
     ReadWrite,
     /// Changes or removes jobs, returns nothing stored: needs `%W~`.
     Update,
+}
+
+/// Where the keys of a command are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// The first argument is the only one.
+    First,
+    /// The first argument is their number, then they follow.
+    Numbered,
+    /// There are none.
+    None,
 }
 
 /// One command.
@@ -110,6 +124,11 @@ pub static COMMANDS: &[Command] = &[
         "Takes jobs for a while: each is this consumer's until its lease ends, then anybody's again.",
         "O(k log n) for k jobs",
         "Array of [id, token, deliveries, payload, lease-ms] (META appends the map of RQ.GET without payload), or null when nothing can be leased. BLOCK 0 waits for ever; inside MULTI and scripts BLOCK is ignored."),
+    command!(MLease, "rq.mlease", -4, "write blocking", ReadWrite,
+        "numkeys key [key ...] consumer [COUNT n] [LEASE ms] [BLOCK ms] [MAXBYTES n] [META]",
+        "Takes jobs from the first queue, in the order given, that has something.",
+        "O(q + k log n) for q queues and k jobs",
+        "[key, jobs], jobs being the reply of RQ.LEASE, or null."),
     command!(Ack, "rq.ack", -4, "write fast", Update,
         "key id token [id token ...] [RESULT blob]",
         "Finishes jobs: they are done and never come back. With KEEPDONE the result is kept with them.",
@@ -225,6 +244,16 @@ pub static COMMANDS: &[Command] = &[
         "Shows the consumers that a job remembers, by name, at most COUNT (1000).",
         "O(log n + COUNT)",
         "Array of [name, leased, jobs]."),
+    command!(Queues, "rq.queues", -1, "readonly", Read,
+        "[COUNT n]",
+        "Shows queues of this node and database that the user may read, at most COUNT (1000).",
+        "O(q) for q queues",
+        "Array of [key, ready, leased, dead, oldest-ready-ms]."),
+    command!(XTrim, "rq.xtrim", -4, "write", Update,
+        "stream MAXLEN | MINID [= | ~] threshold [LIMIT n]",
+        "Trims a stream, oldest first, of entries that every consumer group has read and acknowledged, until the threshold is met. The others stay.",
+        "O(n) for n entries looked at",
+        "The number of entries removed."),
     command!(Create, "rq.create", -2, "write deny-oom fast", Insert,
         "key [LEASE ms] [MAXRUN ms] [MAXDELIVERIES n] [MAXEXPIRIES n] [BACKOFF base max] [JITTER full | equal | none] [EXPIRYBACKOFF no | yes] [KEEPDONE n] [KEEPDONEMS ms] [KEEPDONEBYTES n] [KEEPDEAD n] [KEEPDEADMS ms] [KEEPDEADBYTES n] [MAXLIVE n] [MAXLIVEBYTES n] [CONCURRENCY n] [RATE n ms] [GROUPORDER no | yes] [GROUPLIMIT n] [GROUPRATE n ms] [AGING ms]",
         "Makes a queue, or sets the named options of the one that is there.",
@@ -249,6 +278,15 @@ impl Verb {
         &COMMANDS[self as usize]
     }
 
+    /// Where its keys are.
+    pub fn keys(self) -> Keys {
+        match self {
+            Verb::Queues => Keys::None,
+            Verb::MLease => Keys::Numbered,
+            _ => Keys::First,
+        }
+    }
+
     /// Whether an absent key is made into a queue.
     pub fn makes_queue(self) -> bool {
         matches!(self, Verb::Push | Verb::MPush | Verb::Schedule | Verb::Pause | Verb::Create | Verb::Apply)
@@ -269,7 +307,6 @@ mod tests {
         for (n, command) in COMMANDS.iter().enumerate() {
             assert_eq!(command.verb as usize, n, "{}", command.name);
             assert_eq!(command.flags.contains("readonly"), command.access == Access::Read, "{}", command.name);
-            assert!(command.syntax.starts_with("key"));
         }
         assert_eq!(COMMANDS.len(), Verb::Apply as usize + 1);
         assert!(COMMANDS[0].syntax.contains(JOB_OPTIONS) && COMMANDS[1].syntax.contains(JOB_OPTIONS));

@@ -5,13 +5,15 @@ mod look;
 mod produce;
 mod recover;
 
+use std::collections::BTreeSet;
+
 use crate::args::{self, Args, Keyword};
 use crate::error::{quote, Error};
 use crate::id::JobId;
 use crate::job::{Reason, State};
-use crate::limits::{MAX_COUNT, MAX_LEASE_MS, MAX_SPAN_MS};
+use crate::limits::{MAX_COUNT, MAX_KEYS, MAX_LEASE_MS, MAX_SPAN_MS};
 use crate::policy::Setting;
-use crate::request::{Ids, Pairs, Request};
+use crate::request::{Ids, MultiLease, Pairs, Request};
 use crate::table::Verb;
 use consume::{ack, lease_options, nack, release};
 use look::{get, listing, pause, peek, side};
@@ -114,10 +116,29 @@ pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, E
             }
             Request::Alter { settings }
         }
-        Verb::Apply => return Err(Error::new("this command takes no request")),
+        Verb::Apply | Verb::MLease | Verb::Queues | Verb::XTrim => return Err(Error::new("this command takes no request")),
     };
     args.finish()?;
     Ok(request)
+}
+
+/// Reads the arguments of MLEASE.
+///
+/// # Errors
+/// Syntax and range errors, as [`parse`].
+pub fn parse_multi_lease<'a>(arguments: &'a [&'a [u8]]) -> Result<MultiLease<'a>, Error> {
+    let mut args = Args::new(arguments);
+    let n = args.number("numkeys", 1, MAX_KEYS)?;
+    let keys = usize::try_from(n).ok().and_then(|n| args.take(n));
+    let keys = keys.ok_or_else(|| Error::new(format!("RQ.MLEASE announces {n} keys, but fewer follow")))?;
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = keys.iter().find(|key| !seen.insert(**key)) {
+        return Err(Error::new(format!("RQ.MLEASE names the key {} twice", quote(twice))));
+    }
+    let consumer = args::consumer(args.value("the keys")?)?;
+    let options = lease_options(&mut args)?;
+    args.finish()?;
+    Ok(MultiLease { keys, consumer, options })
 }
 
 /// Sets an option that may be given once.

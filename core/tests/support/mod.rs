@@ -196,7 +196,7 @@ impl Driver {
         let waiter = self.waiter.as_ref().expect("a client that blocks");
         let mut sink = TreeSink::new();
         let granted = match &mut self.queue {
-            Some(queue) => waiter.grant(queue, &turn, &mut self.effects, &mut sink),
+            Some(queue) => waiter.grant(b"q", queue, &turn, &mut self.effects, &mut sink),
             None => false,
         };
         self.typed.push(format!("# the blocked client was offered what is there: {granted}"));
