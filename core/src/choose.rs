@@ -44,7 +44,7 @@ impl Queue {
                 self.heads().reduce(|best, head| if risen(&head) > risen(&best) { head } else { best })?
             }
         };
-        let barred = head.group.and_then(|group| Some((group, self.groups.barred(group, &self.head.policy, now, false)?)));
+        let barred = head.group.and_then(|group| Some((group, self.groups.barred(group, &self.head.policy, now)?)));
         Some(match barred {
             Some((group, why)) => Choice::Barred(group, why),
             None => Choice::Job(head.key, head.slot),
@@ -81,10 +81,10 @@ impl Queue {
         })
     }
 
-    /// Whether a job that was leased before may be taken up again: there must be room for it.
-    pub(crate) fn has_place_for(&self, group: Option<GroupId>, holds_group: bool, now: u64) -> bool {
-        let policy = &self.head.policy;
-        let barred = |group| matches!(self.groups.barred(group, policy, now, holds_group), Some(Barred::ByState));
-        !self.is_at_concurrency() && !group.is_some_and(barred)
+    /// Whether a job that was leased before may be taken up again: there must be room for it. A
+    /// pause does not matter, it is about new leases.
+    pub(crate) fn has_place_for(&self, group: Option<GroupId>, holds_group: bool) -> bool {
+        let group = group.and_then(|group| self.groups.get(group));
+        !self.is_at_concurrency() && !group.is_some_and(|group| group.is_full(&self.head.policy, holds_group))
     }
 }

@@ -75,6 +75,13 @@ pub(crate) struct Groups {
 }
 
 impl Group {
+    /// Whether GROUPLIMIT or GROUPORDER leave no place for one lease more. `own_retry`: the job in
+    /// question is one of those that hold the group by waiting for their retry.
+    pub(crate) fn is_full(&self, policy: &Policy, own_retry: bool) -> bool {
+        let retrying = self.retrying.saturating_sub(u64::from(own_retry));
+        policy.group_limit().is_some_and(|limit| self.leased >= limit) || (policy.group_order() && (self.leased > 0 || retrying > 0))
+    }
+
     /// How many of its jobs are ready; one look per priority in use.
     pub(crate) fn ready(&self) -> u64 {
         self.ready.values().fold(0, |sum, member| sum.saturating_add(member.jobs.len() as u64))
@@ -317,14 +324,10 @@ impl Groups {
         Some((turn, id, (priority, place, job), slot))
     }
 
-    /// Whether a group may not have one lease more at `now`. `own_retry`: the job in question is
-    /// one of those that hold the group by waiting for their retry.
-    pub(crate) fn barred(&self, id: GroupId, policy: &Policy, now: u64, own_retry: bool) -> Option<Barred> {
+    /// Whether nothing new of a group may be leased at `now`.
+    pub(crate) fn barred(&self, id: GroupId, policy: &Policy, now: u64) -> Option<Barred> {
         let group = self.get(id)?;
-        let retrying = group.retrying.saturating_sub(u64::from(own_retry));
-        let full = policy.group_limit().is_some_and(|limit| group.leased >= limit);
-        let held = policy.group_order() && (group.leased > 0 || retrying > 0);
-        if full || held || Pause::on(group.pause.as_ref(), now).is_some() {
+        if group.is_full(policy, false) || Pause::on(group.pause.as_ref(), now).is_some() {
             return Some(Barred::ByState);
         }
         group.grants.barred_until(now, policy.group_rate()).map(Barred::Until)

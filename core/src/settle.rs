@@ -103,7 +103,7 @@ impl Run<'_, '_> {
         };
         let Some(job) = self.queue.job(id) else { return GONE };
         let (now, more) = (self.turn.now, job.more());
-        if job.state != State::Leased && !self.queue.has_place_for(more.group, job.state == State::Delayed, now) {
+        if job.state != State::Leased && !self.queue.has_place_for(more.group, job.state == State::Delayed) {
             return NO;
         }
         let mut deadline = now.saturating_add(lease_ms.unwrap_or(more.lease_ms));
