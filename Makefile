@@ -29,7 +29,7 @@ lab: build ## lists, streams and RQ when things go wrong, side by side; LAB="b e
 bench: ## figures beside lists and streams, measured in one run
 	@$(CARGO) build --release --locked
 	@for server in $${RQ_SERVER:-redis-7.0 redis-8.6 valkey-9.1}; do \
-		RQ_SERVER=$$server cargo bench --locked --quiet || exit; done
+		RQ_SERVER=$$server cargo bench --locked --quiet --bench main || exit; done
 
 lint: ## clippy, warnings being errors
 	@$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings

@@ -69,6 +69,7 @@ pub fn slots_trimmed(node: &Node, ctx: &Ctx) {
 /// Some option of the server has changed.
 pub fn config_changed(node: &Node, ctx: &Ctx) {
     guard::learn(node, ctx);
+    timer::rearm(node, ctx);
 }
 
 /// The server's heartbeat.
