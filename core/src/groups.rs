@@ -377,6 +377,14 @@ impl Groups {
         !self.rings.is_empty() || self.wake.first().is_some_and(|(at, _)| *at <= now)
     }
 
+    /// Whether something of a group would be leased at `now`, whatever has been parked or not. It
+    /// looks at a thousand groups at most; LEASE parks those that it meets in vain.
+    pub(crate) fn any_free(&self, policy: &Policy, now: u64) -> bool {
+        let woken = self.wake.iter().take_while(|(at, _)| *at <= now);
+        let ids = self.rings.values().flatten().chain(woken).map(|(_, id)| *id).take(1_000);
+        ids.filter(|id| self.get(*id).is_some_and(|group| !group.ready.is_empty())).any(|id| self.barred(id, policy, now).is_none())
+    }
+
     /// When the next parked group comes back by time, after `now`.
     pub(crate) fn next_wake(&self, now: u64) -> Option<u64> {
         self.wake.range((now.saturating_add(1), 0)..).next().map(|(at, _)| *at)

@@ -296,7 +296,7 @@ fn held_name(queue: &Queue, now: u64) -> &'static str {
         Some(Held::Concurrency) => "concurrency",
         Some(Held::RateUntil(_)) => "rate",
         None if queue.count(State::Ready) == 0 => "empty",
-        None if queue.may_lease(now) => "no",
+        None if queue.ready.len() > 0 || queue.groups.any_free(&queue.head.policy, now) => "no",
         None => "groups",
     }
 }
