@@ -11,9 +11,12 @@
 //! - it is gone, or was answered by the server with an error: [`gone`].
 //!
 //! and in each case [`freed`] at last. A grant whose client was gone by then is given back in the
-//! next tick. The time to wait is kept here, not by the server: Redis 7.0 handles its timeouts
-//! before it delivers replies, so a client that got a job in the last moment would get no reply
-//! at all.
+//! next tick.
+//!
+//! Redis 7.0 forgets a reply if, before it is delivered, the client's time is over or CLIENT
+//! UNBLOCK comes; and the client waits for ever. So the time to wait is kept here, on all
+//! servers, and there it is not commands that hand out, but [`timer::serve_waiters`], just before
+//! replies are delivered.
 
 use std::rc::Rc;
 
@@ -23,7 +26,7 @@ use crate::api::{Blocked, Ctx, Str, WaiterId};
 use crate::node::{add, Node};
 use crate::sink::Reply;
 use crate::timer;
-use crate::waiters::{Lost, Want};
+use crate::waiters::{Ends, Grant, Lost, Want};
 
 /// How many waiters are served in one go; the tick goes on with the others.
 const MAX_GRANTS: usize = 128;
@@ -77,7 +80,7 @@ pub fn hand_out(node: &Node, (db, key): (i32, &[u8]), queue: &mut Queue, turn: &
         waiters.leave(id);
         if let Some(waiting) = waiters.get_mut(id) {
             waiting.served = true;
-            waiting.granted = Some((Rc::from(key), effects.granted().to_vec()));
+            waiting.granted = Some(Grant { key: Rc::from(key), leases: effects.granted().to_vec() });
         }
         drop(waiters);
         add(&node.count.handed_out, effects.granted().len() as u64);
@@ -88,8 +91,27 @@ pub fn hand_out(node: &Node, (db, key): (i32, &[u8]), queue: &mut Queue, turn: &
     }
 }
 
-/// Tells those who wait for the ends of these jobs.
+/// Tells those who wait for the ends of these jobs, or lets the tick do it where nothing may come
+/// between a reply and its delivery.
 pub fn tell_ends(node: &Node, (db, key): (i32, &[u8]), ends: &[(JobId, End)]) {
+    if node.serve_late.get() && !ends.is_empty() {
+        node.waiters.borrow_mut().tell_later(Ends { db, key: Rc::from(key), ends: ends.to_vec() });
+    } else {
+        tell(node, (db, key), ends);
+    }
+}
+
+/// Tells what commands have left. This changes no queue, so it is done on replicas too.
+pub fn tell_what_is_left(node: &Node) {
+    loop {
+        let ends = node.waiters.borrow_mut().take_ends();
+        let Some(Ends { db, key, ends }) = ends else { return };
+        tell(node, (db, &key), &ends);
+    }
+}
+
+/// Tells them now.
+pub fn tell(node: &Node, (db, key): (i32, &[u8]), ends: &[(JobId, End)]) {
     for (job, end) in ends {
         let watchers = node.waiters.borrow().watchers(db, key, *job);
         for id in watchers {
@@ -116,7 +138,7 @@ pub fn look_for_ends(node: &Node, (db, key): (i32, &[u8]), queue: Option<&Queue>
         Some(queue) => Some((job, end_of(queue, job)?)),
         None => Some((job, End::Gone)),
     });
-    tell_ends(node, (db, key), &ends.collect::<Vec<_>>());
+    tell(node, (db, key), &ends.collect::<Vec<_>>());
 }
 
 /// Lets go those whose time is over, some at a time.
@@ -169,7 +191,7 @@ pub fn gone(node: &Node, id: WaiterId) {
 pub fn freed(node: &Node, ctx: &Ctx, id: WaiterId, gone: bool) {
     let mut waiters = node.waiters.borrow_mut();
     let Some(waiting) = waiters.remove(id) else { return };
-    if let (true, Some((key, leases))) = (gone, waiting.granted) {
+    if let (true, Some(Grant { key, leases })) = (gone, waiting.granted) {
         waiters.lose(Lost { db: waiting.db, key, client: waiting.client, leases });
         drop(waiters);
         timer::arm(node, ctx);

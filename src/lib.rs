@@ -64,6 +64,7 @@ fn load(node: &Node, ctx: &Ctx, argv: &Argv<'_>) -> Result<(), String> {
     if !api::register_info(ctx) || !api::subscribe(ctx) {
         return Err("the server refuses to tell what happens in it".into());
     }
+    node.serve_late.set(api::forgets_replies());
     graveyard::open().map_err(|why| format!("no thread: {why}"))?;
     guard::learn(node, ctx);
     let hooks = if node.options.test_hooks.get() { ", with test hooks: not for production" } else { "" };

@@ -45,6 +45,8 @@ pub struct Node {
     pub options: Options,
     /// Figures for INFO.
     pub count: Counts,
+    /// Whether those who wait are served only when the server is about to deliver replies.
+    pub serve_late: Cell<bool>,
     /// Slots that are on their way to this server.
     pub slots_coming: RefCell<Vec<SlotRange>>,
     /// Looks for queues that the index has missed.

@@ -107,8 +107,8 @@ struct Writing<'w> {
     no_expiry_before: u64,
     /// Whether anybody waits for this key.
     waited_for: bool,
-    /// Whether those may be served now: never in the middle of a transaction or a script.
-    may_hand_out: bool,
+    /// Whether this is in the middle of a transaction or a script: nothing is given away there.
+    in_the_middle: bool,
 }
 
 /// What came of it.
@@ -138,7 +138,7 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
         turn: &turn,
         no_expiry_before: now.no_expiry_before_ms,
         waited_for: node.waiters.borrow().wait_for(db, name),
-        may_hand_out: !flags.intersects(Flags::MULTI | Flags::LUA),
+        in_the_middle: flags.intersects(Flags::MULTI | Flags::LUA),
     };
     let mut effects = node.take_effects();
     effects.watch_ends(node.waiters.borrow().watch(db, name));
@@ -184,10 +184,10 @@ impl Writing<'_> {
         let before = queue.next_event(self.turn.now, self.no_expiry_before);
         // Waiters come before newcomers: after a transaction there may be something for them.
         if matches!(self.request, Request::Lease { .. } | Request::AckLease { .. }) {
-            self.hand_out(queue, effects);
+            self.hand_out(queue, effects, false);
         }
         let outcome = execute(queue, self.request, self.turn, effects, out);
-        self.hand_out(queue, effects);
+        self.hand_out(queue, effects, self.node.serve_late.get());
         let after = queue.next_event(self.turn.now, self.no_expiry_before);
         let earlier = after.filter(|after| before.is_none_or(|before| *after < before));
         Written { outcome, look_at: earlier }
@@ -199,7 +199,7 @@ impl Writing<'_> {
             Ok((outcome, None)) => Written { outcome: Ok(outcome), look_at: None },
             Ok((outcome, Some(queue))) => {
                 let mut queue = Box::new(queue);
-                self.hand_out(&mut queue, effects);
+                self.hand_out(&mut queue, effects, self.node.serve_late.get());
                 let after = queue.next_event(self.turn.now, self.no_expiry_before);
                 key.set(queue);
                 // A new queue is to be known in any case.
@@ -209,14 +209,14 @@ impl Writing<'_> {
         }
     }
 
-    fn hand_out(&self, queue: &mut Queue, effects: &mut Effects) {
+    fn hand_out(&self, queue: &mut Queue, effects: &mut Effects, later: bool) {
         if !self.waited_for || !queue.may_lease(self.turn.now) {
             return;
         }
-        if self.may_hand_out {
-            blocking::hand_out(self.node, (self.db, self.key), queue, self.turn, effects);
-        } else {
+        if self.in_the_middle || later {
             self.node.waiters.borrow_mut().mark(self.db, self.key);
+        } else {
+            blocking::hand_out(self.node, (self.db, self.key), queue, self.turn, effects);
         }
     }
 }

@@ -94,37 +94,49 @@ pub fn tick(node: &Node, ctx: &Ctx) {
     // It is spent, and stopping it would be an error.
     node.timer.armed.set(None);
     blocking::expire(node);
+    blocking::tell_what_is_left(node);
     let now_us = node.time.monotonic_us();
     if let Some(again_us) = may_not_write(node, ctx) {
         node.timer.not_before_us.set(now_us.saturating_add(again_us));
         return;
     }
     node.timer.not_before_us.set(0);
-    let over = || node.time.monotonic_us().saturating_sub(now_us) > BUDGET_US;
-    loop {
-        let lost = node.waiters.borrow_mut().take_lost();
-        if let Some(lost) = lost {
-            add(&node.count.given_back, lost.leases.len() as u64);
-            work(node, ctx, lost.db, &lost.key, &lost.leases);
-            hang_up(ctx, lost.client);
-        } else if let Some((db, key)) = next_queue(node) {
+    let in_time = || node.time.monotonic_us().saturating_sub(now_us) <= BUDGET_US;
+    while in_time() {
+        if !work_for_waiters(node, ctx) {
+            let now = node.time.now();
+            let due = node.index.borrow_mut().take_due(now.ms);
+            let Some((db, key)) = due else { return };
             work(node, ctx, db, &key, &[]);
-        } else {
-            return;
-        }
-        if over() {
-            return;
         }
     }
 }
 
-/// A queue with something to do.
-fn next_queue(node: &Node) -> Option<(i32, Rc<[u8]>)> {
+/// Does what commands have left for those who wait, before the server delivers replies: where
+/// nothing may come between a reply and its delivery, this is how clients are served.
+pub fn serve_waiters(node: &Node, ctx: &Ctx) {
+    blocking::tell_what_is_left(node);
+    if !node.waiters.borrow().need_tick() || may_not_write(node, ctx).is_some() {
+        return;
+    }
+    let from_us = node.time.monotonic_us();
+    while work_for_waiters(node, ctx) && node.time.monotonic_us().saturating_sub(from_us) <= BUDGET_US {}
+}
+
+/// Takes back what clients could not get, or serves those who wait for one key. False: there is
+/// nothing of the kind to do.
+fn work_for_waiters(node: &Node, ctx: &Ctx) -> bool {
+    let lost = node.waiters.borrow_mut().take_lost();
+    if let Some(lost) = lost {
+        add(&node.count.given_back, lost.leases.len() as u64);
+        work(node, ctx, lost.db, &lost.key, &lost.leases);
+        hang_up(ctx, lost.client);
+        return true;
+    }
     let marked = node.waiters.borrow_mut().take_marked();
-    marked.or_else(|| {
-        let now = node.time.now();
-        node.index.borrow_mut().take_due(now.ms)
-    })
+    let Some((db, key)) = marked else { return false };
+    work(node, ctx, db, &key, &[]);
+    true
 }
 
 /// Whether, and after how many µs to ask again.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use rq_core::{JobId, Waiter};
+use rq_core::{End, JobId, Waiter};
 
 use crate::api::{Blocked, WaiterId};
 
@@ -31,8 +31,16 @@ pub struct Waiting {
     deadline_us: Option<u64>,
     /// It has got its reply.
     pub served: bool,
-    /// What it has got, and of which key.
-    pub granted: Option<(Rc<[u8]>, Vec<(JobId, u64)>)>,
+    /// What it has got.
+    pub granted: Option<Grant>,
+}
+
+/// What a client has got.
+pub struct Grant {
+    /// The queue's key.
+    pub key: Rc<[u8]>,
+    /// Ids and tokens.
+    pub leases: Vec<(JobId, u64)>,
 }
 
 /// Leases to be given back.
@@ -74,6 +82,18 @@ pub struct Waiters {
     marked: BTreeSet<(i32, Rc<[u8]>)>,
     /// What was given to clients that are gone.
     lost: Vec<Lost>,
+    /// Ends of jobs that are still to be told.
+    ends: Vec<Ends>,
+}
+
+/// Ends of jobs of one key.
+pub struct Ends {
+    /// The queue's database.
+    pub db: i32,
+    /// The queue's key.
+    pub key: Rc<[u8]>,
+    /// The jobs, and how they ended.
+    pub ends: Vec<(JobId, End)>,
 }
 
 impl Waiters {
@@ -130,9 +150,19 @@ impl Waiters {
         self.lost.pop()
     }
 
+    /// Ends of jobs are to be told later.
+    pub fn tell_later(&mut self, ends: Ends) {
+        self.ends.push(ends);
+    }
+
+    /// Some of the ends that are to be told.
+    pub fn take_ends(&mut self) -> Option<Ends> {
+        self.ends.pop()
+    }
+
     /// Whether the tick has something to do for waiters.
     pub fn need_tick(&self) -> bool {
-        !self.marked.is_empty() || !self.lost.is_empty()
+        !self.marked.is_empty() || !self.lost.is_empty() || !self.ends.is_empty()
     }
 
     /// When the next one is to be let go, in monotonic µs.

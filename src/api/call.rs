@@ -3,7 +3,7 @@
 use redis_module::raw;
 use rq_core::Tree;
 
-use super::{Ctx, OwnedStr};
+use super::{forgets_replies, Ctx, OwnedStr};
 
 /// The value of a configuration option of the server; None if it has none of that name.
 ///
@@ -47,15 +47,10 @@ unsafe fn second_string(reply: *mut raw::RedisModuleCallReply) -> Option<String>
     }
 }
 
-/// Closes the connection of a client that was let go without a reply.
-///
-/// Only Redis 7.0 does that, when CLIENT UNBLOCK comes between our reply and its delivery: the
-/// client would take the reply of its next command for the one it misses. Newer servers, which
-/// are told by what 7.2 brought, do not need this.
+/// Closes the connection of a client that was let go without a reply, if it is still there: it
+/// would take the reply of its next command for the one it misses. See [`forgets_replies`].
 pub fn hang_up(ctx: &Ctx, client: u64) {
-    // SAFETY: it is only read.
-    let newer = unsafe { raw::RedisModule_AddPostNotificationJob };
-    if newer.is_some() {
+    if !forgets_replies() {
         return;
     }
     // SAFETY: without a place for the answer it only says whether there is such a client.

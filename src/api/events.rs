@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use super::key::queue_in;
 use super::{guarded, slots, Ctx, Notify, Str};
-use crate::events;
+use crate::{events, timer};
 
 /// How a load goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,15 @@ fn event(id: u64) -> raw::RedisModuleEvent {
     raw::RedisModuleEvent { id, dataver: 1 }
 }
 
+/// Whether this server has a moment between a reply to a blocked client and its delivery in which
+/// CLIENT UNBLOCK and its own timeouts make it forget the reply: Redis 7.0. Newer ones are told by
+/// what came with 7.2.
+pub fn forgets_replies() -> bool {
+    // SAFETY: it is only read.
+    let newer = unsafe { raw::RedisModule_AddPostNotificationJob };
+    newer.is_none()
+}
+
 /// Subscribes to all that the module has to know. What an older server does not tell is refused
 /// there, and done without. False: one that all servers have was refused.
 pub fn subscribe(ctx: &Ctx) -> bool {
@@ -38,6 +47,9 @@ pub fn subscribe(ctx: &Ctx) -> bool {
         let classes = Notify::GENERIC.0 | Notify::EVICTED.0;
         f!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), classes, Some(on_keyspace_event)) == 0
     };
+    if forgets_replies() && !server(raw::REDISMODULE_EVENT_EVENTLOOP, Some(on_loop)) {
+        return false;
+    }
     keyspace
         && slots::subscribe(ctx)
         && server(raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(on_role_change))
@@ -119,6 +131,19 @@ unsafe extern "C" fn on_cron(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleE
         // SAFETY: the server lends the context for this call.
         if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
             events::cron(node, &ctx, u64::try_from(hz).unwrap_or(10));
+        }
+    });
+}
+
+/// Just before the server delivers replies to clients that were blocked.
+unsafe extern "C" fn on_loop(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, _: *mut c_void) {
+    if sub != raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
+        return;
+    }
+    guarded((), |node| {
+        // SAFETY: the server lends the context for this call.
+        if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
+            timer::serve_waiters(node, &ctx);
         }
     });
 }

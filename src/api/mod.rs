@@ -44,7 +44,7 @@ pub use callback::{count_panic, guarded, load};
 pub use commands::{create_commands, Argv};
 pub use config::{register as register_config, Setting, Value};
 pub use ctx::{writes_are_paused, Ctx, Flags, Notify};
-pub use events::{subscribe, LoadState};
+pub use events::{forgets_replies, subscribe, LoadState};
 pub use info::{register as register_info, InfoCtx};
 pub use io::{AofWriter, Digest, OptCtx, RdbReader, RdbWriter};
 pub use key::{set_type, Key, Mode};
