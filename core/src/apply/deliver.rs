@@ -253,7 +253,7 @@ impl Queue {
         })?;
         let more = self.jobs.get(slot)?.more();
         match more.dedup.clone() {
-            Some(key) if more.dedup_window_ms == 0 && self.dedup.find(&key).is_none() => {
+            Some(key) if more.dedup_window_ms == 0 && self.dedup.owner(&key, now).is_none() => {
                 self.dedup.set(key, Owner { job: id, until: 0, held: None }, true);
             }
             _ => {}
