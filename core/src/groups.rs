@@ -365,6 +365,11 @@ impl Groups {
         (0..self.groups.len()).filter_map(|id| GroupId::try_from(id).ok()).for_each(|id| self.unpark(id));
     }
 
+    /// Groups that are only remembered for their rate: it may be another one now.
+    pub(crate) fn settle_all(&mut self, policy: &Policy) {
+        (0..self.groups.len()).filter_map(|id| GroupId::try_from(id).ok()).for_each(|id| self.settle(id, Some(policy)));
+    }
+
     /// Groups whose time has come may be served again.
     pub(crate) fn wake(&mut self, now: u64) {
         while let Some((_, id)) = self.wake.first().copied().filter(|(at, _)| *at <= now) {

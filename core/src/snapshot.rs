@@ -60,7 +60,8 @@ impl Queue {
         }
         let (counter, bare) = self.groups.turns();
         let turns = QueueTurns { counter, bare, grants: self.grants.clone() };
-        if turns != QueueTurns::default() {
+        // Also turns of zero: reading the jobs of groups back gives out some.
+        if turns != QueueTurns::default() || !self.groups.is_empty() {
             encode(&Op::Turns(Box::new(turns)), &mut batch);
         }
         emit(batch.bytes());

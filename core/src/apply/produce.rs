@@ -169,6 +169,7 @@ impl Queue {
         self.head.policy.set(setting);
         // Bounds that were lifted may let groups go.
         self.groups.unpark_all();
+        self.groups.settle_all(&self.head.policy);
     }
 
     pub(super) fn set_pause(&mut self, side: Side<'_>, pause: Option<&Pause>) -> Option<()> {
