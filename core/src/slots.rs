@@ -98,8 +98,8 @@ impl Run<'_, '_> {
         let Schedule { plan, made, burst, .. } = schedule;
         let (made, burst) = (*made, *burst);
         let slots = self.turn.slots;
-        let last = plan.rule.last(now, slots).filter(|last| *last >= at).unwrap_or(at);
-        let last = plan.end.map_or(last, |end| if last > end { at } else { last });
+        let until = plan.end.map_or(now, |end| end.min(now));
+        let last = plan.rule.last(until, slots).filter(|last| *last >= at).unwrap_or(at);
         let on_time = |slot: u64| now.saturating_sub(slot) <= LATE_MS;
         // Which slot becomes a job now, and after which one to go on.
         let (slot, after, burst) = match plan.missed {
