@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::id::JobId;
-use crate::request::JobOptions;
+use crate::limits::MAX_TIME_MS;
+use crate::op::Contents;
+use crate::request::{JobOptions, When};
 
 /// A key's bytes, shared by the job and the table.
 pub(crate) type Key = Arc<[u8]>;
@@ -32,6 +34,31 @@ pub(crate) struct Held {
     /// When it is due, Unix ms, if it was pushed with a delay.
     pub(crate) due: Option<u64>,
     pub(crate) window_ms: u64,
+}
+
+impl Owner {
+    /// Whether exactly this is held behind it.
+    pub(crate) fn holds(&self, contents: &Contents<'_>) -> bool {
+        // `due` says when.
+        let options = |options: JobOptions| JobOptions { when: When::Now, ..options };
+        self.held.as_deref().is_some_and(|held| {
+            *held.payload == *contents.payload
+                && options(held.options) == options(contents.options)
+                && (held.due, held.window_ms) == (contents.due, contents.dedup.map_or(0, |dedup| dedup.window_ms))
+                && held.group.as_deref() == contents.group
+        })
+    }
+
+    /// The end of its window when what waits is replaced at `now`: a window that is given begins
+    /// anew, none that is not there.
+    pub(crate) fn renewed(&self, window_ms: u64, now: u64) -> u64 {
+        if self.until > 0 && window_ms > 0 { window_end(window_ms, now) } else { self.until }
+    }
+}
+
+/// The end of a window, Unix ms; 0: there is none.
+pub(crate) fn window_end(window_ms: u64, now: u64) -> u64 {
+    if window_ms == 0 { 0 } else { now.saturating_add(window_ms).min(MAX_TIME_MS) }
 }
 
 /// The keys of a queue.

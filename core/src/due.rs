@@ -16,6 +16,8 @@ pub(crate) enum Scope {
     All,
     /// All but expired leases.
     NotLeases,
+    /// All but slots of schedules.
+    NotSlots,
 }
 
 /// A due decision: an op, or one that needs a key of its own to live on.
@@ -39,7 +41,7 @@ impl Run<'_, '_> {
     fn due(&mut self, scope: Scope, max_steps: u32) -> bool {
         let mut left = max_steps;
         loop {
-            if left > 0 && self.slot_step() {
+            if left > 0 && scope != Scope::NotSlots && self.slot_step() {
                 left = left.saturating_sub(1);
                 continue;
             }
@@ -60,7 +62,7 @@ impl Run<'_, '_> {
     /// The next due op, and how many jobs it is about (at most `room`, at least one).
     fn due_step(&mut self, scope: Scope, room: u32) -> Option<(Step, u32)> {
         let now = self.now();
-        if scope == Scope::All && !self.turn.hold_expiry {
+        if scope != Scope::NotLeases && !self.turn.hold_expiry {
             if let Some(id) = self.expired() {
                 return Some((Step::Op(self.expiry_of(id)?), 1));
             }

@@ -155,8 +155,13 @@ impl Run<'_, '_> {
                 return Err(Error::new("this queue has no job ids left: its last one is at the end of time"));
             }
         }
-        // REAP reports the leases that it ends, so it leaves them for itself.
-        self.due_first(if matches!(request, Request::Reap { .. }) { Scope::NotLeases } else { Scope::All });
+        self.due_first(match request {
+            // REAP reports the leases that it ends, so it leaves them for itself.
+            Request::Reap { .. } => Scope::NotLeases,
+            // A push has been promised its place, and a slot must not take it.
+            Request::Push { .. } => Scope::NotSlots,
+            _ => Scope::All,
+        });
         match request {
             Request::Push { payloads, many, options, ties } => self.push(payloads, *many, options, ties, out),
             Request::Lease { consumer, options } => {

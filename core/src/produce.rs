@@ -6,7 +6,7 @@ use crate::dedup::Owner;
 use crate::effects::{Run, Turn};
 use crate::error::Error;
 use crate::id::{IdText, JobId};
-use crate::job::State;
+use crate::job::{Job, State};
 use crate::op::{Contents, DedupKey, Due, Op};
 use crate::pause::Pause;
 use crate::policy::Setting;
@@ -41,6 +41,18 @@ fn fate(queue: &Queue, key: &[u8], options: &DedupOptions<'_>, now: u64) -> (Fat
     (fate, *id)
 }
 
+/// The bytes of what a push takes the place of.
+fn makes_room(queue: &Queue, key: &[u8], fate: Fate, id: JobId) -> u64 {
+    match fate {
+        Fate::Replaced => queue.job(id).map_or(0, Job::size),
+        Fate::Held => {
+            let held = queue.dedup.find(key).and_then(|(_, owner)| owner.held.as_deref());
+            held.map_or(0, |held| held.payload.len() as u64)
+        }
+        Fate::Stored | Fate::Dropped => 0,
+    }
+}
+
 /// Back-pressure: whether there is room for what a push would add. It is asked before anything is
 /// changed, also before the due work, so that a refusal changes nothing.
 pub(crate) fn admit(queue: &Queue, payloads: &[&[u8]], dedup: Option<&DedupOptions<'_>>, turn: &Turn<'_>) -> Result<(), Error> {
@@ -54,13 +66,17 @@ pub(crate) fn admit(queue: &Queue, payloads: &[&[u8]], dedup: Option<&DedupOptio
     if max_jobs.is_none() && max_bytes.is_none() {
         return Ok(());
     }
-    let (mut jobs, mut bytes, mut batch) = (0u64, 0u64, BTreeSet::new());
+    let (mut jobs, mut bytes, mut freed, mut batch) = (0u64, 0u64, 0u64, BTreeSet::new());
     for (n, payload) in payloads.iter().enumerate() {
         let key = dedup.and_then(|dedup| Some((dedup, *dedup.keys.get(n)?)));
         let fate = match key {
             None => Fate::Stored,
             Some((_, key)) if !batch.insert(key) => Fate::Dropped,
-            Some((dedup, key)) => fate(queue, key, dedup, turn.now).0,
+            Some((dedup, key)) => {
+                let (fate, id) = fate(queue, key, dedup, turn.now);
+                freed = freed.saturating_add(makes_room(queue, key, fate, id));
+                fate
+            }
         };
         jobs = jobs.saturating_add(u64::from(fate == Fate::Stored));
         bytes = bytes.saturating_add(if fate == Fate::Dropped { 0 } else { payload.len() as u64 });
@@ -69,7 +85,7 @@ pub(crate) fn admit(queue: &Queue, payloads: &[&[u8]], dedup: Option<&DedupOptio
     if max_jobs.is_some_and(|max| jobs > 0 && live.saturating_add(jobs) > max) {
         return Err(Error::full("jobs", live, "MAXLIVE", max_jobs));
     }
-    if max_bytes.is_some_and(|max| bytes > 0 && held.saturating_add(bytes) > max) {
+    if max_bytes.is_some_and(|max| bytes > freed && held.saturating_sub(freed).saturating_add(bytes) > max) {
         return Err(Error::full("bytes", held, "MAXLIVEBYTES", max_bytes));
     }
     Ok(())
@@ -132,7 +148,11 @@ impl Run<'_, '_> {
             Fate::Held => {
                 let due = (at > now).then_some(at);
                 let contents = Contents { due, options: *options, group, dedup: Some(op_key), payload };
-                self.commit(&Op::Hold { contents });
+                if self.queue.dedup.find(key).is_some_and(|(_, owner)| owner.holds(&contents)) {
+                    self.effects.refused_duplicate();
+                } else {
+                    self.commit(&Op::Hold { contents });
+                }
             }
             Fate::Replaced => {
                 // Replacing may put the job off, but not past MAXWAIT after the first push.
@@ -140,13 +160,20 @@ impl Run<'_, '_> {
                     Some(ms) => at.min(id.ms.saturating_add(ms)),
                     None => at,
                 };
-                let ready = self.queue.job(id).is_some_and(|job| job.state == State::Ready);
+                let job = self.queue.job(id);
+                let ready = job.is_some_and(|job| job.state == State::Ready);
                 let due = match at {
-                    at if at > now => Some(Due::Delayed(at)),
+                    at if at > now => Some(Due::Delayed(at)).filter(|_| ready || job.is_some_and(|job| job.place != at)),
                     _ if ready => None,
                     _ => Some(Due::Ready(now)),
                 };
-                self.commit(&Op::Replace { id, priority: options.priority, due, window_ms: dedup.window_ms, payload });
+                let same = job.is_some_and(|job| job.priority == options.priority && *job.payload == *payload);
+                let window = self.queue.dedup.find(key).is_some_and(|(_, owner)| owner.renewed(dedup.window_ms, now) != owner.until);
+                if same && due.is_none() && !window {
+                    self.effects.refused_duplicate();
+                } else {
+                    self.commit(&Op::Replace { id, priority: options.priority, due, window_ms: dedup.window_ms, payload });
+                }
             }
         }
         (id, fate)

@@ -1,10 +1,9 @@
 //! What makes jobs: push, replace, hold, slots; and options, pauses, groups.
 
 use super::{move_to, ttl_at, Applied};
-use crate::dedup::{Held, Key, Owner};
+use crate::dedup::{window_end, Held, Key, Owner};
 use crate::id::JobId;
 use crate::job::{Job, More, Slot, State};
-use crate::limits::MAX_TIME_MS;
 use crate::op::{Contents, DedupKey, Due, Event, GroupState, SlotJob, Stored};
 use crate::pause::{Pause, Side};
 use crate::policy::Setting;
@@ -88,8 +87,8 @@ impl Queue {
         let key = self.jobs.get(slot)?.more().dedup.clone();
         let owner = key.as_deref().and_then(|key| self.dedup.find(key)).map(|(_, owner)| owner.clone());
         match (key, owner) {
-            (Some(key), Some(owner)) if owner.job == id && owner.until > 0 && window_ms > 0 => {
-                self.dedup.set(key, Owner { until: window_end(window_ms, now), ..owner }, true);
+            (Some(key), Some(owner)) if owner.job == id && owner.renewed(window_ms, now) != owner.until => {
+                self.dedup.set(key, Owner { until: owner.renewed(window_ms, now), ..owner }, true);
             }
             _ => {}
         }
@@ -229,8 +228,4 @@ impl Queue {
         self.dedup.set(key.into(), owner.clone(), live);
         Some(())
     }
-}
-
-fn window_end(window_ms: u64, now: u64) -> u64 {
-    if window_ms == 0 { 0 } else { now.saturating_add(window_ms).min(MAX_TIME_MS) }
 }
