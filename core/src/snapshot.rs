@@ -133,6 +133,21 @@ pub fn apply_absent(batch: &[u8], effects: &mut Effects) -> Result<(u64, Option<
 #[derive(Debug, Default)]
 pub struct Loader {
     queue: Option<Queue>,
+    /// The kind of the last op: they come in the order in which they are written.
+    stage: Stage,
+    /// The last group's name.
+    group: Option<Box<[u8]>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    #[default]
+    Jobs,
+    Keys,
+    Groups,
+    Schedules,
+    /// The last op of all.
+    Turns,
 }
 
 impl Loader {
@@ -152,6 +167,17 @@ impl Loader {
         let (mut reader, now) = Reader::open(batch)?;
         while !reader.is_at_end() {
             let op = decode(&mut reader, now)?;
+            let stage = match &op {
+                Op::Key { .. } => Stage::Keys,
+                Op::Group { .. } => Stage::Groups,
+                Op::Schedule { .. } => Stage::Schedules,
+                Op::Turns(_) => Stage::Turns,
+                _ => Stage::Jobs,
+            };
+            if stage < self.stage || self.stage == Stage::Turns {
+                return Err(reader.wrong("not the order of a snapshot"));
+            }
+            self.stage = stage;
             match (&mut self.queue, &op) {
                 (empty @ None, Op::Reset(header)) if header.newest_ms == now => {
                     let mut queue = Queue::new(header.incarnation);
@@ -184,10 +210,16 @@ impl Loader {
                     }
                     queue.apply_op(&op, now);
                 }
-                (Some(queue), Op::Group { .. } | Op::Turns(_)) => {
+                (Some(queue), Op::Group { name, .. }) => {
+                    if self.group.replace(Box::from(*name)).is_some_and(|last| last[..] >= **name) {
+                        return Err(reader.wrong("groups out of order"));
+                    }
                     if queue.apply_op(&op, now) == Applied::Nothing {
                         return Err(reader.wrong("a group without jobs"));
                     }
+                }
+                (Some(queue), Op::Turns(_)) => {
+                    queue.apply_op(&op, now);
                 }
                 _ => return Err(reader.wrong("not the ops of a snapshot")),
             }
