@@ -147,7 +147,7 @@ fn b33_a_group_is_paused_and_the_others_go_on() {
     s.push("q n");
     assert_eq!(s.run("RQ.PAUSE q GROUP a FOR 3600000").int() / HOUR, (s.now() + HOUR) / HOUR);
     s.run("RQ.PAUSE q OUT GROUP b");
-    assert_eq!(s.lease_one("q w").text(), "n");
+    assert_eq!(s.lease_one("q w LEASE 36000000").text(), "n");
     assert_eq!(s.info("q")["held"], "groups");
     let workers = [block(&s, WAIT), block(&s, WAIT)];
     // Also a group that has no jobs yet.
