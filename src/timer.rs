@@ -97,6 +97,7 @@ pub fn tick(node: &Node, ctx: &Ctx) {
     blocking::tell_what_is_left(node);
     let now_us = node.time.monotonic_us();
     if let Some(again_us) = may_not_write(node, ctx) {
+        look_only(node, ctx);
         node.timer.not_before_us.set(now_us.saturating_add(again_us));
         return;
     }
@@ -137,6 +138,22 @@ fn work_for_waiters(node: &Node, ctx: &Ctx) -> bool {
     let Some((db, key)) = marked else { return false };
     work(node, ctx, db, &key, &[]);
     true
+}
+
+/// Where nothing may be written, those who wait for the end of a job learn all the same that its
+/// key has gone. What the primary tells of jobs comes by RQ.APPLY.
+fn look_only(node: &Node, ctx: &Ctx) {
+    if ctx.flags().intersects(Flags::LOADING | Flags::ASYNC_LOADING) {
+        return;
+    }
+    let keys = node.waiters.borrow().watched_keys();
+    for (db, key) in keys {
+        if ctx.select(db) {
+            let name = OwnedStr::new(&key);
+            let mut opened = Key::open(ctx, name.get(), Mode::Glance).ok();
+            blocking::look_for_ends(node, (db, &key), opened.as_mut().and_then(Key::queue).as_deref());
+        }
+    }
 }
 
 /// Whether, and after how many µs to ask again.

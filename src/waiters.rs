@@ -251,6 +251,15 @@ impl Waiters {
         }
     }
 
+    /// The keys at which somebody waits for the end of a job.
+    pub fn watched_keys(&self) -> Vec<(i32, Rc<[u8]>)> {
+        let of = |(db, lines): (&i32, &HashMap<Rc<[u8]>, Line>)| {
+            let watched = lines.iter().filter(|(_, line)| !line.ends.is_empty());
+            watched.map(|(key, _)| (*db, Rc::clone(key))).collect::<Vec<_>>()
+        };
+        self.lines.iter().flat_map(of).collect()
+    }
+
     /// Who waits for the end of a job.
     pub fn watchers(&self, db: i32, key: &[u8], job: JobId) -> Vec<WaiterId> {
         let Some(line) = self.line(db, key) else { return Vec::new() };

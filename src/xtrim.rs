@@ -76,8 +76,9 @@ fn parse(words: &[&[u8]]) -> Result<(Threshold, u64), String> {
     Ok((threshold, limit))
 }
 
+/// A number in its one canonical spelling, as the server has it.
 fn number(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok().filter(|text| !text.starts_with('+'))?.parse().ok()
+    std::str::from_utf8(text).ok()?.parse().ok().filter(|n: &u64| n.to_string().as_bytes() == text)
 }
 
 /// `ms-seq`, or `ms` for its first entry.

@@ -55,7 +55,9 @@ unsafe extern "C" fn command<const N: usize>(
         // SAFETY: the server passes `argc` strings, for this call.
         let argv = unsafe { Argv::from_raw(argv, argc) };
         if let Some(command) = COMMANDS.get(N) {
-            run::command(node, &ctx, command, &argv);
+            if !tells_keys(&ctx, command, &argv) {
+                run::command(node, &ctx, command, &argv);
+            }
         }
         true
     });
@@ -64,6 +66,24 @@ unsafe extern "C" fn command<const N: usize>(
         ctx.error("ERR internal error, a bug in RQ: see the server's log");
     }
     raw::REDISMODULE_OK as c_int
+}
+
+/// Where the keys of a command with numbered keys are, if that is all that the server asks.
+///
+/// What `describe` says would be enough for ACLs and clients. But to find a command's slot, Redis
+/// 7.0 and Valkey ask the command itself; unasked, it would run whatever slots its keys are in.
+fn tells_keys(ctx: &Ctx, command: &Command, argv: &Argv<'_>) -> bool {
+    // SAFETY: the context is valid.
+    if command.verb.keys() != Keys::Numbered || unsafe { f!(RedisModule_IsKeysPositionRequest)(ctx.as_ptr()) } == 0 {
+        return false;
+    }
+    let n = argv.get(1).and_then(|n| std::str::from_utf8(n.bytes()).ok()?.parse::<c_int>().ok());
+    let end = n.and_then(|n| n.checked_add(2)).filter(|end| usize::try_from(*end).is_ok_and(|end| end <= argv.len()));
+    for at in 2..end.unwrap_or(0) {
+        // SAFETY: the context is valid, and there is an argument at this place.
+        unsafe { f!(RedisModule_KeyAtPos)(ctx.as_ptr(), at) };
+    }
+    true
 }
 
 macro_rules! functions {
@@ -88,9 +108,10 @@ pub fn create_commands(ctx: &Ctx) -> Result<(), String> {
     for (n, entry) in COMMANDS.iter().enumerate() {
         let function = FUNCTIONS.get(n).ok_or("more commands than functions for them: extend FUNCTIONS")?;
         let name = CString::new(entry.name).map_err(|_| "a NUL in a name")?;
-        let flags = CString::new(entry.flags).map_err(|_| "a NUL in flags")?;
-        // Keys that are numbered are told of by `describe`.
+        // Keys that are numbered are told of by `describe` and `tells_keys`.
         let (first, last, step) = if entry.verb.keys() == Keys::First { (1, 1, 1) } else { (0, 0, 0) };
+        let more = if entry.verb.keys() == Keys::Numbered { " getkeys-api" } else { "" };
+        let flags = CString::new(format!("{}{more}", entry.flags)).map_err(|_| "a NUL in flags")?;
         // SAFETY: the context is valid, the strings end with NUL and are copied.
         let result = unsafe {
             f!(RedisModule_CreateCommand)(ctx.as_ptr(), name.as_ptr(), Some(*function), flags.as_ptr(), first, last, step)
