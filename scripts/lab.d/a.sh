@@ -30,7 +30,7 @@ experiment() {
     row 'finished in the end' "${list[0]}" "${stream[0]}" "$DONE"
     row 'lost' "${list[1]}" "${stream[1]}" "$LOST"
     row 'stuck until somebody claims it' - "$stuck" 0
-    row 'the reply says "this is delivery 2"' 0 0 "$second"
+    row 'the reply says "this is delivery 2"' - - "$second"
     must finished "$DONE" 10
     must lost "$LOST" 0
     must doubled "$DOUBLED" 0

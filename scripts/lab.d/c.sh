@@ -11,7 +11,7 @@ experiment() {
     take_list 6 | head -n 3 >"$DIR/list"
     push_list <"$DIR/more"
     take_list 10000 >>"$DIR/list"
-    ledger "$DIR/pushed" "$DIR/list"; local list=($DONE $LOST)
+    ledger "$DIR/pushed" "$DIR/list"; local list=($DONE $LOST $DOUBLED)
 
     make_group
     push_stream 'MAXLEN 100' <"$DIR/first"
@@ -19,7 +19,7 @@ experiment() {
     head -n 3 "$DIR/taken" | finish_stream >"$DIR/stream"
     push_stream 'MAXLEN 100' <"$DIR/more"
     drain_stream second >>"$DIR/stream"
-    ledger "$DIR/pushed" "$DIR/stream"; local stream=($DONE $LOST)
+    ledger "$DIR/pushed" "$DIR/stream"; local stream=($DONE $LOST $DOUBLED)
 
     push_rq <"$DIR/first"
     take_rq 6 first LEASE 300 >"$DIR/taken"
@@ -30,7 +30,7 @@ experiment() {
 
     row 'finished in the end, of 1,006' "${list[0]}" "${stream[0]}" "$DONE"
     row 'lost, without an error anywhere' "${list[1]}" "${stream[1]}" "$LOST"
-    row 'done twice' 0 0 "$DOUBLED"
+    row 'done twice' "${list[2]}" "${stream[2]}" "$DOUBLED"
     must finished "$DONE" 1006
     must lost "$LOST" 0
     must doubled "$DOUBLED" 0

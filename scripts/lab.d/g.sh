@@ -63,7 +63,7 @@ experiment() {
     row 'lost of 20 pushed without WAIT' "${careless[@]}"
     row 'lost of 20 pushed again at WAIT 0' "${careful[@]}"
     row 'of 5 finished after the cut, run twice' "${twice[@]}"
-    row '... the reply says "this is delivery 2"' - 0 "$told"
+    row '... the reply says "this is delivery 2"' - - "$told"
     must 'WAIT, link up and cut' "$wait_before $wait_after" '1 0'
     must 'lost with WAIT' "${careful[2]}" 0
     # At least once: what was finished beyond the link comes again, and says so. Nothing else does.

@@ -73,20 +73,23 @@ fn b39_acknowledged_jobs_stay_away_at_a_promoted_replica() {
 
 #[test]
 fn b01_a_worker_that_dies_before_it_reads() {
-    let server = Server::with(&["rq.expiry-grace 0"]);
-    let accounted = || {
+    let mut server = Server::with(&["rq.expiry-grace 0"]);
+    let accounted = |server: &Server| {
         let info = server.info("q");
         let states = info.ints(["ready", "scheduled", "retrying", "leased", "dead"]).iter().sum::<i64>();
         assert_eq!(states, info.int("pushed-total") - info.int("acked-total"));
         info.int("leased")
     };
+    let other = server.client();
+    other.run("PING");
+    let clients = server.server_number("clients", "connected_clients");
     for round in 0..20 {
         let id = server.push(format!("q x{round}"));
-        accounted();
+        accounted(&server);
         let victim = server.client();
-        victim.send_line(format!("RQ.LEASE q victim{round} LEASE 200"));
+        victim.send_line(format!("RQ.LEASE q victim{round} LEASE 3600000"));
         if round % 2 == 0 {
-            wait_until("the lease", || accounted() == 1);
+            wait_until("the lease", || accounted(&server) == 1);
             let seen = server.job("q", &id);
             assert_eq!(seen["consumer"], format!("victim{round}"));
             assert_eq!(seen.int("deliveries"), 1);
@@ -94,14 +97,15 @@ fn b01_a_worker_that_dies_before_it_reads() {
         }
         victim.reset();
         // Odd rounds: the command may have been lost with its connection.
-        let other = server.client();
-        other.send_line("RQ.LEASE q other BLOCK 0 LEASE 7200000");
+        wait_until("the end of the connection", || server.server_number("clients", "connected_clients") == clients);
+        server.advance(3_700_000);
+        other.send_line("RQ.LEASE q other BLOCK 0 LEASE 3600000");
         let job = jobs(&other.reply()).remove(0);
         assert_eq!(job.id, id);
         assert!(job.deliveries <= 2 && (round % 2 == 1 || job.deliveries == 2), "{job:?}");
-        assert_eq!(accounted(), 1);
+        assert_eq!(accounted(&server), 1);
         assert_eq!(other.codes(format!("RQ.ACK q {job}")), [1]);
-        assert_eq!(accounted(), 0);
+        assert_eq!(accounted(&server), 0);
     }
 }
 

@@ -73,11 +73,12 @@ fn every_change_has_its_event() {
 
 #[test]
 fn what_the_timer_does_is_told_too() {
-    let s = Scene::with(&["notify-keyspace-events KEA"]);
+    let mut s = Scene::with(&["notify-keyspace-events KEA"]);
     s.run("RQ.CREATE q MAXDELIVERIES 1 MAXEXPIRIES 1");
     s.push("q x");
-    s.lease_one("q w LEASE 300");
+    s.lease_one("q w LEASE 3600000");
     let listener = listen(&s);
+    s.advance(3_700_000);
     wait_until("the end", || s.run("RQ.LEN q DEAD") == 1);
     // One event for one change: it did not become ready in between.
     assert_eq!(heard(&s, [&listener]), [["rq.dead"]]);

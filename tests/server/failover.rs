@@ -52,6 +52,39 @@ fn b13_the_count_goes_on() {
 }
 
 #[test]
+fn a_new_primary_whose_clock_is_behind() {
+    for behind in [1_800_000, 7_200_000] {
+        let old = Server::with(&["rq.expiry-grace 0"]);
+        let mut new = Server::with(&["rq.expiry-grace 0"]);
+        new.advance(-behind);
+        new.follow(&old);
+        let q = stock(&old, "q");
+        let last = old.push("q last");
+        let due = old.push("q due DELAY 18000000");
+        switch(&old, &new);
+        // Ids and tokens go on growing, and what is ready is leased at once.
+        assert!(new.push("q next") > due, "behind by {behind}");
+        let jobs = new.lease("q w COUNT 10 LEASE 3600000");
+        let mut expected = vec!["ready", "last", "next"];
+        // It does not believe that it is more than an hour behind. Then a deadline is further
+        // ahead than any lease can last, and is over rather than never.
+        let believes = behind < 3_600_000;
+        if !believes {
+            expected.insert(0, "leased");
+        }
+        assert_eq!(jobs.iter().map(|job| job.text()).collect::<Vec<_>>(), expected);
+        assert!(jobs.iter().all(|job| job.token > q.leased.token) && jobs.iter().any(|job| job.id == last));
+        assert_eq!(new.codes(format!("RQ.EXTEND q {}", q.leased)), [i64::from(believes)]);
+        assert_eq!(new.codes(format!("RQ.ACK q {}", jobs[1])), [1]);
+        assert_eq!(new.state("q", &due), "delayed");
+        // Its leases end, at the latest when its clock has caught up.
+        new.advance(behind + 7_300_000);
+        crate::harness::wait_until("the expiry", || new.run("RQ.LEN q LEASED") == 0);
+        check_equal(&new, &old);
+    }
+}
+
+#[test]
 fn a_late_token_is_good_at_the_new_primary() {
     let (old, new) = pair();
     old.run("RQ.CREATE q LEASE 7200000 MAXEXPIRIES 1");

@@ -51,9 +51,11 @@ pub enum Twist {
     Older,
 }
 
-/// A point in time, as a distance from now until it is bound.
+/// A point in time, until it is bound a distance from now, or from a time of some job: bounds
+/// are crossed exactly at them.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
+    pub of_job: Option<u16>,
     pub offset: i64,
     pub at: u64,
 }
@@ -174,7 +176,8 @@ pub enum Op {
 pub trait Binder {
     fn id(&self, among: Among, pick: u16) -> Id;
     fn pair(&self, among: Among, pick: u16, twist: Twist) -> (Id, u64);
-    fn now(&self) -> u64;
+    /// Now, or when the chosen job became due, expires or died.
+    fn time(&self, of_job: Option<u16>) -> u64;
 }
 
 impl Op {
@@ -184,7 +187,9 @@ impl Op {
         let bind_pair = |pick: &mut PairPick| {
             (pick.id, pick.token) = binder.pair(pick.among, pick.pick, pick.twist);
         };
-        let bind_moment = |moment: &mut Moment| moment.at = binder.now().saturating_add_signed(moment.offset);
+        let bind_moment = |moment: &mut Moment| {
+            moment.at = binder.time(moment.of_job).saturating_add_signed(moment.offset);
+        };
         let bind_when = |when: &mut Option<When>| {
             if let Some(When::At(moment)) = when {
                 bind_moment(moment);

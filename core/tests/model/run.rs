@@ -94,8 +94,15 @@ impl Binder for Choice<'_> {
         (id, token)
     }
 
-    fn now(&self) -> u64 {
-        self.world.now
+    fn time(&self, of_job: Option<u16>) -> u64 {
+        let jobs = self.world.queue.as_ref().map_or(&[][..], |queue| &queue.jobs);
+        let job = of_job.and_then(|which| jobs.get(usize::from(which) % jobs.len().max(1)));
+        match job.map(|job| (job.state, job)) {
+            None => self.world.now,
+            Some((State::Dead, job)) => job.dead_at,
+            Some((State::Leased, job)) => job.deadline,
+            Some((_, job)) => job.place,
+        }
     }
 }
 
@@ -168,10 +175,12 @@ impl Run {
                 (self.driver.may_block, self.world.may_block) = (may, may);
             }
             Step::Reload => self.driver.reload(),
+            Step::GiveBack => self.give_back()?,
             Step::DeleteKey => {
                 self.driver.delete_key();
                 self.world.queue = None;
                 self.history = History::default();
+                self.driver.granted.clear();
             }
             Step::PeekLoop { state, count, removals } => self.peek_loop(state, count, removals)?,
         }
@@ -197,8 +206,15 @@ impl Run {
         let before = self.world.queue.clone();
         let standing = self.standing(op);
         let expected = self.world.run(op);
-        let reply = self.execute(op, &op.spell(style).all());
+        // As the shell does it: what a command makes ready goes to the client that blocks, in the
+        // same batch. Now and then apart from it, as the timer does.
+        let together = style % 4 > 0 && self.waiting.is_some() && !matches!(expected, Expect::Wait(_) | Expect::Error(_));
+        let expected_grant = if together { self.expected_grant() } else { None };
+        let args = op.spell(style).all();
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        let (reply, granted) = self.driver.execute_and_grant(op.name(), &args, together);
         self.same_reply(&expected, reply)?;
+        self.same_grant(expected_grant, granted)?;
         self.unchanged_is_silent(before.as_ref())?;
         self.mark_reply(op, standing, &expected);
         if let Expect::Wait(code) = expected {
@@ -297,14 +313,28 @@ impl Run {
 
     /// Offers what is ready to the client that blocks.
     fn offer(&mut self) -> Result<(), Difference> {
-        let (Some(waiting), Some(queue)) = (&self.waiting, &mut self.world.queue) else { return Ok(()) };
-        let before = queue.clone();
-        let jobs = queue.lease_many(self.world.now, &waiting.consumer, &waiting.options);
-        let expected = jobs.map(|jobs| match waiting.code {
+        if self.waiting.is_none() || self.world.queue.is_none() {
+            return Ok(());
+        }
+        let before = self.world.queue.clone();
+        let expected = self.expected_grant();
+        let granted = self.driver.grant();
+        self.same_grant(expected, granted)?;
+        self.unchanged_is_silent(before.as_ref())?;
+        self.remember();
+        Ok(())
+    }
+
+    fn expected_grant(&mut self) -> Option<Tree> {
+        let (waiting, queue) = (self.waiting.as_ref()?, self.world.queue.as_mut()?);
+        let jobs = queue.lease_many(self.world.now, &waiting.consumer, &waiting.options)?;
+        Some(match waiting.code {
             Some(code) => Tree::Array(vec![Tree::Int(code), jobs]),
             None => jobs,
-        });
-        let granted = self.driver.grant();
+        })
+    }
+
+    fn same_grant(&mut self, expected: Option<Tree>, granted: Option<Tree>) -> Result<(), Difference> {
         match (&expected, &granted) {
             (Some(expected), Some(granted)) => same_tree("the reply of a client that blocked", expected, granted)?,
             _ => same("the reply of a client that blocked", &expected, &granted)?,
@@ -313,9 +343,22 @@ impl Run {
             self.waiting = None;
             self.mark("granted to a client that blocked".to_string());
         }
-        self.unchanged_is_silent(Some(&before))?;
-        self.remember();
         Ok(())
+    }
+
+    /// The client was gone when its reply was written.
+    fn give_back(&mut self) -> Result<(), Difference> {
+        let before = self.world.queue.clone();
+        if let Some(queue) = &mut self.world.queue {
+            for (id, token) in &self.driver.granted {
+                if queue.release(self.world.now, (id.ms, id.seq), *token, None) == 1 {
+                    *self.marks.entry("given back".to_string()).or_default() += 1;
+                }
+            }
+        }
+        self.driver.give_back();
+        self.unchanged_is_silent(before.as_ref())?;
+        self.offer()
     }
 
     fn tick(&mut self, max_steps: u32) -> Result<(), Difference> {

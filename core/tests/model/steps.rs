@@ -22,6 +22,8 @@ pub enum Step {
     MayBlock(bool),
     /// Saved, and loaded again.
     Reload,
+    /// The client that got the last grant was gone.
+    GiveBack,
     DeleteKey,
     /// All pages of a state; before each but the first these are deleted.
     PeekLoop { state: State, count: u64, removals: Vec<IdPick> },
@@ -110,7 +112,11 @@ fn lease_ms() -> impl Strategy<Value = u64> {
 }
 
 fn moment() -> impl Strategy<Value = Moment> {
-    prop_oneof![-10..10i64, -500..500i64, -100_000..100_000i64].prop_map(|offset| Moment { offset, at: 0 })
+    let from_now = prop_oneof![-10..10i64, -500..500i64, -100_000..100_000i64];
+    prop_oneof![
+        from_now.prop_map(|offset| Moment { of_job: None, offset, at: 0 }),
+        (any::<u16>(), -1..2i64).prop_map(|(job, offset)| Moment { of_job: Some(job), offset, at: 0 }),
+    ]
 }
 
 fn when() -> impl Strategy<Value = When> {
@@ -285,8 +291,9 @@ fn step() -> impl Strategy<Value = Step> {
         16 => jump().prop_map(Step::Time),
         4 => prop_oneof![Just(1u32), Just(128u32)].prop_map(Step::Tick),
         1 => any::<bool>().prop_map(Step::Hold),
-        1 => any::<bool>().prop_map(Step::MayBlock),
+        1 => prop::bool::weighted(0.7).prop_map(Step::MayBlock),
         1 => Just(Step::Reload),
+        1 => Just(Step::GiveBack),
         2 => (state(), 1..5u64, removals).prop_map(|(state, count, removals)| Step::PeekLoop { state, count, removals }),
     ]
 }

@@ -44,6 +44,8 @@ pub struct Driver {
     /// What was typed, for a person to repeat it.
     pub typed: Vec<String>,
     pub waiter: Option<Waiter>,
+    /// What the last grant was about.
+    pub granted: Vec<(JobId, u64)>,
     effects: Effects,
     incarnation: u64,
 }
@@ -65,6 +67,7 @@ impl Driver {
             events: Vec::new(),
             typed: Vec::new(),
             waiter: None,
+            granted: Vec::new(),
             effects: Effects::new(),
             incarnation: 0,
         }
@@ -87,14 +90,21 @@ impl Driver {
 
     /// Runs one command; `args` follow the key.
     pub fn execute(&mut self, name: &str, args: &[&[u8]]) -> Result<Reply, Error> {
+        self.execute_and_grant(name, args, false).0
+    }
+
+    /// Runs one command, and offers what is ready then to the client that blocks: in one batch, as
+    /// the shell does. Also what that client got.
+    pub fn execute_and_grant(&mut self, name: &str, args: &[&[u8]], grant: bool) -> (Result<Reply, Error>, Option<Tree>) {
         self.typed.push(format!("{name} q{}", args.iter().map(|arg| quoted(arg)).collect::<String>()));
         let before = snapshot(self.queue.as_ref());
         self.effects.clear();
         self.effects.watch_ends(true);
         let mut sink = TreeSink::new();
         let outcome = self.dispatch(name, args, &mut sink);
+        let granted = if grant && outcome.is_ok() { self.offer() } else { None };
         self.after(&before);
-        match outcome {
+        let reply = match outcome {
             Ok(Outcome::Replied) => Ok(Reply::Now(sink.finish().expect("a whole reply"))),
             Ok(Outcome::Wait(code)) => {
                 assert_eq!(sink.finish(), None, "a command that blocks has replied");
@@ -105,7 +115,8 @@ impl Driver {
                 assert_eq!(before, snapshot(self.queue.as_ref()), "refused, but changed something: {error}");
                 Err(error)
             }
-        }
+        };
+        (reply, granted)
     }
 
     fn dispatch(&mut self, name: &str, args: &[&[u8]], sink: &mut TreeSink) -> Result<Outcome, Error> {
@@ -201,10 +212,16 @@ impl Driver {
 
     /// Offers what is ready to the client that blocks. Returns its reply if it got something.
     pub fn grant(&mut self) -> Option<Tree> {
-        let turn = self.turn();
         let before = snapshot(self.queue.as_ref());
         self.effects.clear();
         self.effects.watch_ends(true);
+        let reply = self.offer();
+        self.after(&before);
+        reply
+    }
+
+    fn offer(&mut self) -> Option<Tree> {
+        let turn = self.turn();
         let waiter = self.waiter.as_ref().expect("a client that blocks");
         let mut sink = TreeSink::new();
         let granted = match &mut self.queue {
@@ -212,13 +229,25 @@ impl Driver {
             None => false,
         };
         self.typed.push(format!("# the blocked client was offered what is there: {granted}"));
-        self.after(&before);
         let reply = sink.finish();
         assert_eq!(granted, reply.is_some(), "a reply if and only if something was granted");
         if granted {
             self.waiter = None;
+            self.granted = self.effects.granted().to_vec();
         }
         reply
+    }
+
+    /// The client that got the last grant was gone before it could read it.
+    pub fn give_back(&mut self) {
+        self.typed.push("# what was granted last is given back".to_string());
+        let turn = self.turn();
+        let before = snapshot(self.queue.as_ref());
+        self.effects.clear();
+        if let Some(queue) = &mut self.queue {
+            rq_core::give_back(queue, &self.granted, &turn, &mut self.effects);
+        }
+        self.after(&before);
     }
 
     /// The reply of the client that blocks when its time is over.

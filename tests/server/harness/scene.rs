@@ -4,8 +4,7 @@
 //! Scenes are used again by other tests: starting two servers takes longer than most tests do.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
+use std::sync::{Mutex, Once};
 
 use super::client::{wait_until, Client};
 use super::reply::{Fields, Reply};
@@ -31,17 +30,10 @@ const CONFIG: &[&str] = &["appendonly yes", "rq.expiry-grace 0"];
 impl Scene {
     /// An empty scene. Its servers' configuration must be left as it is.
     pub fn new() -> Scene {
-        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        static STOP_IDLE: Once = Once::new();
+        STOP_IDLE.call_once(stop_idle_at_exit);
         let idle = IDLE.lock().expect("the idle pairs").pop();
-        let pair = idle.unwrap_or_else(|| {
-            // Both kinds of AOF take turns.
-            let n = STARTED.fetch_add(1, Ordering::Relaxed);
-            if n == 0 {
-                stop_idle_at_exit();
-            }
-            Pair::start(&[["aof-use-rdb-preamble yes"], ["aof-use-rdb-preamble no"]][n % 2])
-        });
-        Scene { pair: Some(pair), pooled: true }
+        Scene { pair: Some(idle.unwrap_or_else(|| Pair::start(&[]))), pooled: true }
     }
 
     /// A scene of this test's own, with further lines of configuration for both servers.
@@ -107,9 +99,12 @@ impl Scene {
         before.expect_on(primary, "DEBUG RELOAD");
         primary.run("DEBUG LOADAOF");
         before.expect_on(primary, "loading the AOF");
-        primary.rewrite_aof();
-        primary.run("DEBUG LOADAOF");
-        before.expect_on(primary, "loading the rewritten AOF");
+        for preamble in ["yes", "no"] {
+            primary.run(format!("CONFIG SET aof-use-rdb-preamble {preamble}"));
+            primary.rewrite_aof();
+            primary.run("DEBUG LOADAOF");
+            before.expect_on(primary, &format!("loading the rewritten AOF, with its preamble: {preamble}"));
+        }
         check_equal(primary, replica);
         for server in [primary, replica] {
             let info = server.server_info("rq");

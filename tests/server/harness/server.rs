@@ -77,6 +77,10 @@ impl Server {
     pub fn follow(&self, primary: &Server) {
         self.run(format!("REPLICAOF 127.0.0.1 {}", primary.port));
         wait_until("the replica's link", || self.server_info("replication")["master_link_status"] == "up");
+        let online = format!("port={},state=online", self.port);
+        wait_until("the replica's being online", || {
+            primary.server_info("replication").0.iter().any(|(_, value)| value.text().contains(&online))
+        });
         self.wait_in_step(primary);
     }
 
