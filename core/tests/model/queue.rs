@@ -3,6 +3,7 @@
 
 use rq_core::Tree;
 
+use super::bounds::Barred;
 use super::job::{Job, Policy, Token};
 use super::op::{id_text, Id, JobOptions, State};
 
@@ -16,8 +17,12 @@ pub struct Totals {
     pub released: u64,
     pub dead: u64,
     pub redriven: u64,
+    pub trimmed: u64,
+    pub dead_dropped: u64,
     /// By DEL and PURGE; not shown anywhere.
     pub removed: u64,
+    /// Of those acknowledged, the ones that stayed as done; not shown anywhere.
+    pub kept: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -31,11 +36,18 @@ pub struct Reference {
     /// was wrong, and has expired.
     pub longest_lease: u64,
     pub totals: Totals,
+    /// Out and in: the end, if there is one, and the reason.
+    pub pauses: [Option<Pause>; 2],
+    /// When leases were granted, as far as RATE needs it.
+    pub grants: Vec<u64>,
 }
+
+/// A pause: its end, if it has one, and its reason.
+pub type Pause = (Option<u64>, Vec<u8>);
 
 impl Reference {
     pub fn new(policy: Policy) -> Reference {
-        Reference { policy, jobs: Vec::new(), last_id: (0, 0), last_token: 0, longest_lease: 0, totals: Totals::default() }
+        Reference { policy, jobs: Vec::new(), last_id: (0, 0), last_token: 0, longest_lease: 0, totals: Totals::default(), pauses: [None, None], grants: Vec::new() }
     }
 
     pub fn job(&mut self, id: Id) -> Option<&mut Job> {
@@ -54,7 +66,7 @@ impl Reference {
             State::Delayed => jobs.sort_by_key(|job| (job.place, job.id)),
             State::Leased => jobs.sort_by_key(|job| (job.deadline, job.id)),
             State::Dead => jobs.sort_by_key(|job| (job.dead_at, job.id)),
-            State::Done => {}
+            State::Done => jobs.sort_by_key(|job| (job.done_at, job.id)),
         }
         jobs
     }
@@ -64,7 +76,7 @@ impl Reference {
     }
 
     pub fn live(&self) -> usize {
-        self.jobs.iter().filter(|job| job.state != State::Dead).count()
+        self.jobs.iter().filter(|job| !matches!(job.state, State::Dead | State::Done)).count()
     }
 
     /// Whether a lease is over.
@@ -81,7 +93,14 @@ impl Reference {
             State::Ready => job.ttl_end(),
             State::Dead | State::Done => None,
         };
-        self.jobs.iter().filter_map(event).min().map(|at| at.max(now))
+        let jobs = self.jobs.iter().filter_map(event);
+        let pauses = self.pauses.iter().flatten().filter_map(|(until, _)| *until);
+        let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now));
+        let reopens = match self.barred(now) {
+            Some(Barred::RateUntil(at)) if self.count(State::Ready) > 0 => Some(at),
+            _ => None,
+        };
+        jobs.chain(pauses).chain(retention).chain(reopens).min().map(|at| at.max(now))
     }
 
     /// What time alone changes; `expiry` false: leases do not end.
@@ -99,6 +118,10 @@ impl Reference {
                 self.bury(n, now, "ttl");
             }
         }
+        for pause in &mut self.pauses {
+            pause.take_if(|(until, _)| until.is_some_and(|until| until <= now));
+        }
+        self.retain(now);
     }
 
     pub fn bury(&mut self, n: usize, now: u64, reason: &'static str) {
@@ -193,6 +216,8 @@ impl Reference {
             first_delivered: None,
             last_delivered: None,
             dead_at: 0,
+            done_at: 0,
+            result: Vec::new(),
             reason: None,
             error: Vec::new(),
             drawn: None,
@@ -203,6 +228,9 @@ impl Reference {
     /// Leases the first ready job, if the size of its payload fits.
     pub fn lease(&mut self, now: u64, consumer: &[u8], lease: Option<u64>, fits: impl Fn(u64) -> bool) -> Option<Job> {
         // The head whose time to live is over is not delivered, also when no tick has come.
+        if self.barred(now).is_some() {
+            return None;
+        }
         while let Some(late) = self.listed(State::Ready).first().filter(|job| job.ttl_end().is_some_and(|t| t <= now)) {
             let n = self.find(late.id)?;
             self.bury(n, now, "ttl");
@@ -211,6 +239,13 @@ impl Reference {
         let n = self.find(id)?;
         if !fits(self.jobs[n].payload.len() as u64) {
             return None;
+        }
+        match self.policy.rate {
+            None => self.grants.clear(),
+            Some((_, ms)) => {
+                self.grants.retain(|at| at + ms > now);
+                self.grants.push(now);
+            }
         }
         self.last_token = (self.last_token + 1).max(now * 1_000);
         self.totals.delivered += 1;
@@ -230,14 +265,25 @@ impl Reference {
         Some(job.clone())
     }
 
-    pub fn ack(&mut self, id: Id, token: u64) -> i64 {
+    pub fn ack(&mut self, now: u64, id: Id, token: u64, result: Option<&[u8]>) -> i64 {
         let Some(n) = self.find(id) else { return -1 };
         match self.jobs[n].standing(token) {
             Token::Live | Token::Late => {
                 self.totals.acked += 1;
-                self.jobs.remove(n);
+                if self.policy.keep_done.contains(&Some(0)) {
+                    self.jobs.remove(n);
+                    return 1;
+                }
+                self.totals.kept += 1;
+                let job = &mut self.jobs[n];
+                job.state = State::Done;
+                job.done_at = now;
+                job.result = result.unwrap_or_default().to_vec();
+                job.reason = None;
+                job.token_is = Token::Spent("ack", 1);
                 1
             }
+            Token::Spent("ack", code) => code,
             Token::Void | Token::Spent(..) => 0,
         }
     }
@@ -290,6 +336,9 @@ impl Reference {
                 job.budget_expiries -= 1;
             }
         }
+        if let Some(grant) = self.grants.iter().position(|at| Some(*at) == job.last_delivered) {
+            self.grants.remove(grant);
+        }
         job.deliveries -= 1;
         job.total_deliveries -= 1;
         job.releases += 1;
@@ -318,9 +367,10 @@ impl Reference {
 
     pub fn extend(&mut self, now: u64, id: Id, token: u64, lease: Option<u64>) -> i64 {
         let max_run = self.policy.max_run;
+        let no_place = self.policy.concurrency.is_some_and(|limit| self.count(State::Leased) as u64 >= limit);
         let Some(job) = self.job(id) else { return -1 };
         let standing = job.standing(token);
-        if !matches!(standing, Token::Live | Token::Late) || job.state == State::Dead {
+        if !matches!(standing, Token::Live | Token::Late) || job.state == State::Dead || (standing == Token::Late && no_place) {
             return 0;
         }
         let mut deadline = now + lease.unwrap_or(job.lease_ms);

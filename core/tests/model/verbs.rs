@@ -43,18 +43,35 @@ impl When {
 
 impl World {
     pub fn run(&mut self, op: &Op) -> Expect {
-        let makes = matches!(op, Op::Push { .. } | Op::MPush { .. } | Op::Create { .. });
+        let makes = matches!(op, Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } | Op::Pause { .. });
         let absent = self.queue.is_none();
         if absent && !makes {
             return self.run_absent(op);
         }
         let (now, may_block) = (self.now, self.may_block);
         let queue = self.queue.get_or_insert_with(|| Reference::new(self.defaults.clone()));
-        let reads = matches!(op, Op::Get { .. } | Op::Peek { .. } | Op::Len { .. } | Op::Info);
+        let payloads: &[Vec<u8>] = match op {
+            Op::Push { payload, .. } => std::slice::from_ref(payload),
+            Op::MPush { payloads, .. } => payloads,
+            _ => &[],
+        };
+        let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+        if let (false, Some(code)) = (payloads.is_empty(), queue.refuses(now, &payloads)) {
+            return Expect::Error(code);
+        }
+        let reads = matches!(op, Op::Get { .. } | Op::Peek { .. } | Op::Len { .. } | Op::Info | Op::Wait { .. });
         if !reads {
             let reaps = matches!(op, Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. });
             queue.due(now, !reaps && !self.hold_expiry);
         }
+        let reply = World::on_queue(queue, op, now, may_block, absent);
+        if !reads {
+            queue.retain(now);
+        }
+        reply
+    }
+
+    fn on_queue(queue: &mut Reference, op: &Op, now: u64, may_block: bool, absent: bool) -> Expect {
         Expect::Reply(match op {
             Op::Push { payload, options } => {
                 let due = options.when.map_or(now, |when| when.at(now));
@@ -70,13 +87,13 @@ impl World {
                     .map_or_else(|| nothing(None, options, may_block), Expect::Reply);
             }
             Op::AckLease { pair, consumer, options } => {
-                let code = queue.ack(pair.id, pair.token);
+                let code = queue.ack(now, pair.id, pair.token, None);
                 return queue.lease_many(now, consumer, options).map_or_else(
                     || nothing(Some(code), options, may_block),
                     |jobs| Expect::Reply(Tree::Array(vec![Tree::Int(code), jobs])),
                 );
             }
-            Op::Ack { pairs } => ints(pairs.iter().map(|pair| queue.ack(pair.id, pair.token))),
+            Op::Ack { pairs, result } => ints(pairs.iter().map(|pair| queue.ack(now, pair.id, pair.token, result.as_deref()))),
             Op::Nack { pairs, delay, error, dead } => ints(
                 pairs.iter().map(|pair| queue.nack(now, pair.id, pair.token, *delay, error.as_deref(), *dead)),
             ),
@@ -111,7 +128,7 @@ impl World {
                     .filter(|job| reason.is_none() || job.reason == *reason)
                     .filter(|job| match (before, state) {
                         (None, _) => true,
-                        (Some(before), State::Dead) => job.dead_at < before.at,
+                        (Some(before), State::Dead | State::Done) => job.ended_at() < before.at,
                         (Some(before), _) => job.place < before.at,
                     })
                     .map(|job| job.id)
@@ -119,6 +136,14 @@ impl World {
                     .collect();
                 Tree::Int(ids.iter().filter(|&&id| queue.delete(id)).count() as i64)
             }
+            Op::Trim { by, bound, count } => Tree::Int(queue.trim(now, by, *bound, count.unwrap_or(1_000))),
+            Op::Pause { inward, for_ms, reason } => Tree::Int(queue.pause(now, usize::from(*inward), *for_ms, reason.as_deref())),
+            Op::Resume { inward } => Tree::Int(queue.resume(usize::from(*inward))),
+            Op::Wait { id } => match queue.job(id.id).map(|job| (job.state, job.result.clone())) {
+                Some((State::Done, result)) => Tree::Array(vec![Tree::Bulk(b"done".to_vec()), Tree::Bulk(result)]),
+                Some((State::Dead, _)) => Tree::Array(vec![Tree::Bulk(b"dead".to_vec()), Tree::Null]),
+                _ => Tree::NullArray,
+            },
             Op::Get { id } => {
                 let policy = queue.policy.clone();
                 queue.job(id.id).map_or(Tree::NullArray, |job| job.shown(&policy, true))
@@ -143,18 +168,18 @@ impl World {
         Expect::Reply(match op {
             Op::Lease { options, .. } => return nothing(None, options, self.may_block),
             Op::AckLease { options, .. } => return nothing(Some(-1), options, self.may_block),
-            Op::Ack { pairs } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. } => {
+            Op::Ack { pairs, .. } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. } => {
                 gone(pairs.len())
             }
             Op::Redrive { ids } => gone(ids.len()),
             Op::Set { .. } => Tree::Int(-1),
-            Op::ReleaseConsumer { .. } | Op::Del { .. } | Op::Purge { .. } | Op::Len { .. } => Tree::Int(0),
+            Op::Trim { .. } | Op::Resume { .. } | Op::ReleaseConsumer { .. } | Op::Del { .. } | Op::Purge { .. } | Op::Len { .. } => Tree::Int(0),
             Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. } => Tree::Array(Vec::new()),
             Op::RedriveMany(_) => ints([0, 0, 0]),
             Op::Peek { .. } => return Expect::Page(Vec::new(), false),
-            Op::Get { .. } | Op::Info => Tree::NullArray,
+            Op::Get { .. } | Op::Info | Op::Wait { .. } => Tree::NullArray,
             Op::Alter { .. } => return Expect::Error("NOQUEUE"),
-            Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } => unreachable!("these make the queue"),
+            Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } | Op::Pause { .. } => unreachable!("these make the queue"),
         })
     }
 }
