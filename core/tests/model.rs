@@ -9,6 +9,7 @@ mod support;
 
 mod model {
     pub mod bounds;
+    pub mod dedup;
     pub mod job;
     pub mod op;
     pub mod queue;
@@ -116,7 +117,8 @@ const OTHERS: &[&str] = &[
     "RQ.REDRIVE: more 0", "RQ.REDRIVE: more 1", "RQ.SET: 1", "RQ.SET: 0", "RQ.SET: -1",
     "RQ.PUSH: FULL", "RQ.MPUSH: FULL", "RQ.PUSH: PAUSED", "RQ.MPUSH: PAUSED", "RQ.PAUSE", "RQ.RESUME: 1", "RQ.RESUME: 0",
     "RQ.TRIM: 0", "RQ.TRIM: 1", "RQ.WAIT: null array", "RQ.WAIT: done", "RQ.WAIT: dead",
-    "held: no", "held: empty", "held: paused", "held: concurrency", "held: rate",
+    "PUSH: stored", "PUSH: dropped", "PUSH: replaced", "PUSH: held", "RQ.REDRIVE: -2", "skipped by a redrive",
+    "rq.duplicate", "held: no", "held: empty", "held: paused", "held: concurrency", "held: rate",
     "dead: failed", "dead: expired-lease", "dead: rejected", "dead: ttl",
     "rq.push", "rq.lease", "rq.ack", "rq.nack", "rq.release", "rq.expire", "rq.dead", "rq.redrive", "rq.del", "rq.drop",
 ];

@@ -1,6 +1,7 @@
 //! The reference's bounds: retention, back-pressure, concurrency, rate, pauses.
 
-use super::op::State;
+use super::dedup::Fate;
+use super::op::{Dedup, State};
 use super::queue::Reference;
 
 /// Why nothing is leased, however much is ready.
@@ -32,15 +33,36 @@ impl Reference {
     }
 
     /// Why a push of so much is refused.
-    pub fn refuses(&self, now: u64, payloads: &[&[u8]]) -> Option<&'static str> {
+    pub fn refuses(&self, now: u64, payloads: &[&[u8]], dedup: Option<&Dedup>) -> Option<&'static str> {
         if self.paused(1, now) {
             return Some("PAUSED");
         }
-        let (jobs, bytes) = (payloads.len() as u64, payloads.iter().map(|payload| payload.len() as u64).sum::<u64>());
+        let (mut jobs, mut bytes, mut freed, mut seen) = (0, 0, 0, Vec::new());
+        for (n, payload) in payloads.iter().enumerate() {
+            let name = dedup.map(|dedup| dedup.keys[n].as_slice());
+            let (fate, id) = match (dedup, name) {
+                (Some(_), Some(name)) if seen.contains(&name) => (Fate::Dropped, (0, 0)),
+                (Some(dedup), Some(name)) => self.fate(name, dedup, now),
+                _ => (Fate::Stored, (0, 0)),
+            };
+            seen.extend(name);
+            if fate != Fate::Dropped {
+                bytes += payload.len() as u64;
+            }
+            match fate {
+                Fate::Stored => jobs += 1,
+                Fate::Replaced => freed += self.jobs.iter().filter(|job| job.id == id).map(super::job::Job::bytes).sum::<u64>(),
+                Fate::Held => {
+                    let held = self.keys.iter().filter(|key| key.owner == id).filter_map(|key| key.held.as_ref());
+                    freed += held.map(|held| held.payload.len() as u64).sum::<u64>();
+                }
+                Fate::Dropped => {}
+            }
+        }
         let live = |state: State| !matches!(state, State::Dead | State::Done);
-        let held: u64 = self.jobs.iter().filter(|job| live(job.state)).map(super::job::Job::bytes).sum();
-        let full = self.policy.max_live.is_some_and(|max| self.live() as u64 + jobs > max)
-            || self.policy.max_live_bytes.is_some_and(|max| bytes > 0 && held + bytes > max);
+        let held: u64 = self.held_bytes() + self.jobs.iter().filter(|job| live(job.state)).map(super::job::Job::bytes).sum::<u64>();
+        let full = self.policy.max_live.is_some_and(|max| jobs > 0 && self.live() as u64 + jobs > max)
+            || self.policy.max_live_bytes.is_some_and(|max| bytes > freed && held - freed + bytes > max);
         full.then_some("FULL")
     }
 

@@ -87,6 +87,8 @@ pub struct Job {
     pub own_lease: Option<u64>,
     pub own_max_deliveries: Option<u64>,
     pub ttl: Option<u64>,
+    /// Its dedup key, and the window of that or 0.
+    pub dedup: Option<(Vec<u8>, u64)>,
     pub state: State,
     /// When it is or was due, which is its place among the ready ones.
     pub place: u64,

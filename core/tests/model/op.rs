@@ -65,6 +65,16 @@ pub enum When {
     At(Moment),
 }
 
+/// DEDUP or DEDUPS of a push: a key for each payload.
+#[derive(Debug, Clone)]
+pub struct Dedup {
+    pub keys: Vec<Vec<u8>>,
+    pub window: Option<u64>,
+    pub replace: bool,
+    pub max_wait: Option<u64>,
+    pub keep_last: bool,
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct JobOptions {
     pub when: Option<When>,
@@ -150,8 +160,10 @@ pub struct RedriveMany {
 
 #[derive(Debug, Clone)]
 pub enum Op {
-    Push { payload: Vec<u8>, options: JobOptions },
-    MPush { payloads: Vec<Vec<u8>>, options: JobOptions },
+    Push { payload: Vec<u8>, options: JobOptions, dedup: Option<Dedup> },
+    MPush { payloads: Vec<Vec<u8>>, options: JobOptions, dedup: Option<Dedup> },
+    GetDedup { key: Vec<u8> },
+    DelDedup { keys: Vec<Vec<u8>> },
     Lease { consumer: Vec<u8>, options: LeaseOptions },
     Ack { pairs: Vec<PairPick>, result: Option<Vec<u8>> },
     AckLease { pair: PairPick, consumer: Vec<u8>, options: LeaseOptions },
@@ -216,8 +228,16 @@ impl Op {
             }
             Op::Purge { before, .. } => before.iter_mut().for_each(bind_moment),
             Op::Get { id } | Op::Wait { id } => bind_id(id),
-            Op::Trim { .. } | Op::Pause { .. } | Op::Resume { .. } | Op::Lease { .. } | Op::ReleaseConsumer { .. } | Op::Reap { .. } | Op::ReapConsumer { .. }
+            Op::GetDedup { .. } | Op::DelDedup { .. } | Op::Trim { .. } | Op::Pause { .. } | Op::Resume { .. } | Op::Lease { .. } | Op::ReleaseConsumer { .. } | Op::Reap { .. } | Op::ReapConsumer { .. }
             | Op::Peek { .. } | Op::Len { .. } | Op::Info | Op::Create { .. } | Op::Alter { .. } => {}
+        }
+    }
+
+    /// DEDUP or DEDUPS.
+    pub fn dedup(&self) -> Option<&Dedup> {
+        match self {
+            Op::Push { dedup, .. } | Op::MPush { dedup, .. } => dedup.as_ref(),
+            _ => None,
         }
     }
 
@@ -235,13 +255,13 @@ impl Op {
             Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. } => "RQ.REAP",
             Op::Redrive { .. } | Op::RedriveMany(_) => "RQ.REDRIVE",
             Op::Set { .. } => "RQ.SET",
-            Op::Del { .. } => "RQ.DEL",
+            Op::Del { .. } | Op::DelDedup { .. } => "RQ.DEL",
             Op::Purge { .. } => "RQ.PURGE",
             Op::Trim { .. } => "RQ.TRIM",
             Op::Pause { .. } => "RQ.PAUSE",
             Op::Resume { .. } => "RQ.RESUME",
             Op::Wait { .. } => "RQ.WAIT",
-            Op::Get { .. } => "RQ.GET",
+            Op::Get { .. } | Op::GetDedup { .. } => "RQ.GET",
             Op::Peek { .. } => "RQ.PEEK",
             Op::Len { .. } => "RQ.LEN",
             Op::Info => "RQ.INFO",
@@ -255,14 +275,24 @@ impl Op {
     pub fn spell(&self, style: u32) -> Words {
         let mut words = Words { style, ..Words::default() };
         match self {
-            Op::Push { payload, options } => {
+            Op::Push { payload, options, dedup } => {
                 words.word(payload);
                 words.job_options(options);
+                words.dedup("DEDUP", dedup.as_ref());
             }
-            Op::MPush { payloads, options } => {
+            Op::MPush { payloads, options, dedup } => {
                 words.word(payloads.len().to_string().as_bytes());
                 payloads.iter().for_each(|payload| words.word(payload));
                 words.job_options(options);
+                words.dedup("DEDUPS", dedup.as_ref());
+            }
+            Op::GetDedup { key } => {
+                words.word(&words.keyword("DEDUP"));
+                words.word(key);
+            }
+            Op::DelDedup { keys } => {
+                words.word(&words.keyword("DEDUP"));
+                keys.iter().for_each(|key| words.word(key));
             }
             Op::Lease { consumer, options } => {
                 words.word(consumer);
@@ -419,6 +449,15 @@ impl Words {
         self.number("LEASE", options.lease);
         self.number("MAXDELIVERIES", options.max_deliveries);
         self.number("TTL", options.ttl);
+    }
+
+    fn dedup(&mut self, name: &str, dedup: Option<&Dedup>) {
+        let Some(dedup) = dedup else { return };
+        self.options.push([vec![self.keyword(name)], dedup.keys.clone()].concat());
+        self.number("WINDOW", dedup.window);
+        self.flag("REPLACE", dedup.replace);
+        self.number("MAXWAIT", dedup.max_wait);
+        self.flag("KEEPLAST", dedup.keep_last);
     }
 
     fn lease_options(&mut self, options: &LeaseOptions) {

@@ -4,6 +4,7 @@
 use rq_core::Tree;
 
 use super::bounds::Barred;
+use super::dedup::Key;
 use super::job::{Job, Policy, Token};
 use super::op::{id_text, Id, JobOptions, State};
 
@@ -40,6 +41,7 @@ pub struct Reference {
     pub pauses: [Option<Pause>; 2],
     /// When leases were granted, as far as RATE needs it.
     pub grants: Vec<u64>,
+    pub keys: Vec<Key>,
 }
 
 /// A pause: its end, if it has one, and its reason.
@@ -47,7 +49,7 @@ pub type Pause = (Option<u64>, Vec<u8>);
 
 impl Reference {
     pub fn new(policy: Policy) -> Reference {
-        Reference { policy, jobs: Vec::new(), last_id: (0, 0), last_token: 0, longest_lease: 0, totals: Totals::default(), pauses: [None, None], grants: Vec::new() }
+        Reference { policy, jobs: Vec::new(), last_id: (0, 0), last_token: 0, longest_lease: 0, totals: Totals::default(), pauses: [None, None], grants: Vec::new(), keys: Vec::new() }
     }
 
     pub fn job(&mut self, id: Id) -> Option<&mut Job> {
@@ -100,24 +102,39 @@ impl Reference {
             Some(Barred::RateUntil(at)) if self.count(State::Ready) > 0 => Some(at),
             _ => None,
         };
-        jobs.chain(pauses).chain(retention).chain(reopens).min().map(|at| at.max(now))
+        let windows = self.keys.iter().filter(|key| key.held.is_none() && key.until > 0).map(|key| key.until);
+        jobs.chain(windows).chain(pauses).chain(retention).chain(reopens).min().map(|at| at.max(now))
     }
 
     /// What time alone changes; `expiry` false: leases do not end.
     pub fn due(&mut self, now: u64, expiry: bool) {
-        for n in 0..self.jobs.len() {
-            if expiry && self.expired(&self.jobs[n], now) {
+        // In the order of the times that are over: what is held behind those that end gets its id
+        // by that.
+        if expiry {
+            let mut over: Vec<(u64, Id)> = self.jobs.iter().filter(|job| self.expired(job, now)).map(|job| (job.deadline, job.id)).collect();
+            // Those of a clock that was wrong come last, the furthest first.
+            over.sort_by_key(|(deadline, id)| (*deadline > now, *deadline, *id));
+            let far = over.iter().position(|(deadline, _)| *deadline > now).unwrap_or(over.len());
+            over[far..].reverse();
+            for (_, id) in over {
+                let n = self.find(id).unwrap();
                 self.expire(n, now);
             }
-            let job = &mut self.jobs[n];
+        }
+        for job in &mut self.jobs {
             if job.state == State::Delayed && job.place <= now {
                 job.state = State::Ready;
                 job.ready_since = job.place;
             }
-            if job.waits() && job.ttl_end().is_some_and(|end| end <= now) {
-                self.bury(n, now, "ttl");
-            }
         }
+        let late = |job: &Job| job.ttl_end().filter(|end| job.waits() && *end <= now).map(|end| (end, job.id));
+        let mut late: Vec<(u64, Id)> = self.jobs.iter().filter_map(late).collect();
+        late.sort_unstable();
+        for (_, id) in late {
+            let n = self.find(id).unwrap();
+            self.bury(n, now, "ttl");
+        }
+        self.keys.retain(|key| key.held.is_some() || key.until == 0 || key.until > now);
         for pause in &mut self.pauses {
             pause.take_if(|(until, _)| until.is_some_and(|until| until <= now));
         }
@@ -130,6 +147,8 @@ impl Reference {
         job.state = State::Dead;
         job.dead_at = now;
         job.reason = Some(reason);
+        let id = job.id;
+        self.ended(now, id, false);
     }
 
     /// Lets a job wait until `due`, or makes it ready if that is not ahead.
@@ -195,6 +214,7 @@ impl Reference {
             own_lease: options.lease,
             own_max_deliveries: options.max_deliveries,
             ttl: options.ttl,
+            dedup: None,
             state: if delayed { State::Delayed } else { State::Ready },
             place: due,
             old_place: due,
@@ -272,6 +292,7 @@ impl Reference {
                 self.totals.acked += 1;
                 if self.policy.keep_done.contains(&Some(0)) {
                     self.jobs.remove(n);
+                    self.ended(now, id, false);
                     return 1;
                 }
                 self.totals.kept += 1;
@@ -281,6 +302,7 @@ impl Reference {
                 job.result = result.unwrap_or_default().to_vec();
                 job.reason = None;
                 job.token_is = Token::Spent("ack", 1);
+                self.ended(now, id, false);
                 1
             }
             Token::Spent("ack", code) => code,
@@ -411,10 +433,13 @@ impl Reference {
 
     pub fn redrive(&mut self, now: u64, id: Id, due: u64, priority: Option<i8>) -> i64 {
         let Some(n) = self.find(id) else { return -1 };
-        let job = &mut self.jobs[n];
-        if job.state != State::Dead {
+        if self.jobs[n].state != State::Dead {
             return 0;
         }
+        if self.key_is_taken(id, now) {
+            return -2;
+        }
+        let job = &mut self.jobs[n];
         job.priority = priority.unwrap_or(job.priority);
         (job.deliveries, job.budget_failures, job.budget_expiries) = (0, 0, 0);
         job.redrives += 1;
@@ -422,6 +447,7 @@ impl Reference {
         job.first_due = due;
         self.totals.redriven += 1;
         self.wait(n, now, due);
+        self.take_key_back(id, now);
         1
     }
 

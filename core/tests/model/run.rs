@@ -250,6 +250,10 @@ impl Run {
                 }
             }
             (Op::Redrive { .. }, Expect::Reply(Tree::Array(codes)), _) => self.mark(format!("{name}: {}", show(&codes[0]))),
+            (Op::Push { dedup: Some(_), .. }, Expect::Reply(Tree::Array(reply)), _) => {
+                self.mark(format!("PUSH: {}", ["dropped", "stored", "replaced", "held"][int(&reply[1]) as usize]));
+            }
+            (Op::RedriveMany(_), Expect::Reply(Tree::Array(all)), _) if int(&all[1]) > 0 => self.mark("skipped by a redrive".to_string()),
             (Op::RedriveMany(_), Expect::Reply(Tree::Array(all)), _) => self.mark(format!("{name}: more {}", show(&all[2]))),
             (Op::Wait { .. }, Expect::Reply(Tree::Array(end)), _) => self.mark(format!("{name}: {}", show(&end[0]).replace('"', ""))),
             (Op::Set { .. } | Op::Create { .. } | Op::Resume { .. } | Op::Trim { .. } | Op::Wait { .. }, Expect::Reply(code), _) => self.mark(format!("{name}: {}", show(code))),

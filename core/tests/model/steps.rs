@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::op::{Among, IdPick, Jitter, JobOptions, LeaseOptions, Moment, Op, PairPick, RedriveMany, Setting, State, Twist, When, Words};
+use super::op::{Among, Dedup, IdPick, Jitter, JobOptions, LeaseOptions, Moment, Op, PairPick, RedriveMany, Setting, State, Twist, When, Words};
 
 /// One step: a command, or something that happens around the queue.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ pub enum Flaw {
 /// What no number may look like.
 const BAD_NUMBERS: [&[u8]; 11] =
     [b"", b"1.5", b"NaN", b"inf", b"abc", b"99999999999999999999", b"1e3", b" 1", b"+1", b"0x10", b"\xff1"];
-const NO_NUMBER_AFTER: [&str; 6] = ["ERROR", "CONSUMER", "RESULT", "REASON", "JITTER", "EXPIRYBACKOFF"];
+const NO_NUMBER_AFTER: [&str; 8] = ["DEDUP", "DEDUPS", "ERROR", "CONSUMER", "RESULT", "REASON", "JITTER", "EXPIRYBACKOFF"];
 
 impl Flaw {
     /// The arguments with this mistake; None if it cannot be made in them.
@@ -134,6 +134,22 @@ fn job_options() -> impl Strategy<Value = JobOptions> {
         option::weighted(0.3, span().prop_map(|ms| ms.max(1))),
     )
         .prop_map(|(when, priority, lease, max_deliveries, ttl)| JobOptions { when, priority, lease, max_deliveries, ttl })
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop::sample::select(vec![&b"k1"[..], b"k1", b"k2", b"WINDOW", b"\x00"]).prop_map(<[u8]>::to_vec)
+}
+
+fn dedup() -> impl Strategy<Value = Dedup> {
+    (key(), option::weighted(0.3, span()), any::<bool>(), option::weighted(0.4, span()), any::<bool>()).prop_map(
+        |(key, window, replace, max_wait, keep_last)| Dedup {
+            keys: vec![key],
+            window: window.map(|ms| ms.max(1)),
+            replace,
+            max_wait: max_wait.filter(|_| replace),
+            keep_last,
+        },
+    )
 }
 
 fn lease_options() -> impl Strategy<Value = LeaseOptions> {
@@ -237,8 +253,17 @@ fn bound() -> impl Strategy<Value = Setting> {
 fn op() -> BoxedStrategy<Op> {
     let count = || option::weighted(0.5, 1..4u64);
     let producing = prop_oneof![
-        4 => (payload(), job_options()).prop_map(|(payload, options)| Op::Push { payload, options }),
-        1 => (vec(payload(), 1..8), job_options()).prop_map(|(payloads, options)| Op::MPush { payloads, options }),
+        4 => (payload(), job_options(), option::weighted(0.5, dedup())).prop_map(|(payload, options, dedup)| Op::Push { payload, options, dedup }),
+        1 => (vec(payload(), 1..8), job_options(), option::weighted(0.3, vec(key(), 8)), option::weighted(0.3, span())).prop_map(|(payloads, options, keys, window)| {
+            let dedup = keys.map(|keys| Dedup {
+                keys: keys[..payloads.len()].to_vec(),
+                window: window.map(|ms| ms.max(1)),
+                replace: false,
+                max_wait: None,
+                keep_last: false,
+            });
+            Op::MPush { payloads, options, dedup }
+        }),
     ]
     .boxed();
     let consuming = prop_oneof![
@@ -265,6 +290,7 @@ fn op() -> BoxedStrategy<Op> {
         4 => (id(&[Among::Ready, Among::Delayed, Among::Late, Among::Leased]), option::weighted(0.6, priority()), option::weighted(0.6, when()))
             .prop_map(|(id, priority, when)| Op::Set { id, priority: if when.is_none() { priority.or(Some(0)) } else { priority }, when }),
         2 => vec(id(&[Among::Ready, Among::Delayed, Among::Leased, Among::Dead, Among::Done]), 1..3).prop_map(|ids| Op::Del { ids }),
+        1 => vec(key(), 1..3).prop_map(|keys| Op::DelDedup { keys }),
         2 => (prop::sample::select(["MAXLEN", "MAXAGE", "MAXBYTES"].as_slice()), prop_oneof![0..4u64, 0..300u64], count())
             .prop_map(|(by, bound, count)| Op::Trim { by, bound, count }),
         1 => (state(), count(), option::weighted(0.3, reason()), option::weighted(0.5, moment())).prop_map(|(state, count, reason, before)| {
@@ -276,6 +302,7 @@ fn op() -> BoxedStrategy<Op> {
     let looking = prop_oneof![
         2 => id(&[Among::Ready, Among::Delayed, Among::Leased, Among::Late, Among::Dead, Among::Done]).prop_map(|id| Op::Get { id }),
         1 => id(&[Among::Leased, Among::Dead, Among::Done]).prop_map(|id| Op::Wait { id }),
+        1 => key().prop_map(|key| Op::GetDedup { key }),
         2 => (state(), count(), any::<bool>()).prop_map(|(state, count, payload)| Op::Peek { state, count, payload }),
         1 => option::weighted(0.7, state()).prop_map(|state| Op::Len { state }),
         3 => Just(Op::Info),
@@ -343,7 +370,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 pub fn steps_many() -> impl Strategy<Value = Vec<Step>> {
     let flood = (1..900usize, job_options(), any::<u32>()).prop_map(|(n, mut options, style)| {
         options.priority = options.priority.map(|priority| priority % 3);
-        Step::Run(Op::MPush { payloads: vec![b"x".to_vec(); n], options }, style)
+        Step::Run(Op::MPush { payloads: vec![b"x".to_vec(); n], options, dedup: None }, style)
     });
     let grab = (name(), 1..900u64).prop_map(|(consumer, count)| {
         Step::Run(Op::Lease { consumer, options: LeaseOptions { count: Some(count), ..LeaseOptions::default() } }, 0)
