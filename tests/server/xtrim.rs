@@ -104,7 +104,8 @@ fn has_acked(c: &Server) -> bool {
 fn random_histories() {
     let s = Scene::new();
     let acked = has_acked(&s);
-    // The built-in of Redis 8.2 goes on regarding groups that were destroyed; 8.6 does not, nor do we.
+    // The built-in of Redis 8.2 notes how far the last group has come, and goes on regarding it
+    // when that group was destroyed. That of 8.6 does not, nor do we.
     let forgets_no_group = acked && s.version() < (8, 6);
     let (mut removed_in_all, mut kept_in_all) = (0, 0);
     for seed in 1..=120u64 {
