@@ -422,7 +422,13 @@ impl Run {
                 return Err("an empty page in the middle".to_string());
             }
             cursor.clone_from(next);
-            if let Some(id) = removals.pop() {
+            // What a removal lets in may be shown or not: only those that let nothing in.
+            let choice = Choice { world: &self.world, history: &self.history };
+            let lets_in = |pick: &IdPick| {
+                let id = choice.id(pick.among, pick.pick);
+                self.world.queue.as_ref().is_some_and(|queue| queue.keys.iter().any(|key| key.owner == id && key.held.is_some()))
+            };
+            if let Some(id) = removals.pop().filter(|pick| !lets_in(pick)) {
                 self.command(&mut Op::Del { ids: vec![id] }, 0)?;
             }
         }

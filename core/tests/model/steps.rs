@@ -54,6 +54,8 @@ impl Flaw {
     /// The arguments with this mistake; None if it cannot be made in them.
     pub fn spoil(self, op: &Op, mut words: Words) -> Option<Vec<Vec<u8>>> {
         match self {
+            // Any word is a key.
+            Flaw::ExtraWord if matches!(op, Op::DelDedup { .. }) => return None,
             Flaw::ExtraWord => {
                 let mut all = words.all();
                 all.push(b"NOSUCH".to_vec());
