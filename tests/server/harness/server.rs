@@ -249,7 +249,7 @@ fn module() -> &'static Path {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
     MODULE.get_or_init(|| {
         if let Some(path) = std::env::var_os("RQ_MODULE") {
-            return fs::canonicalize(&path).unwrap_or_else(|error| panic!("RQ_MODULE {}: {error}", path.display()));
+            return fs::canonicalize(&path).unwrap_or_else(|error| panic!("RQ_MODULE {}: {error}", Path::new(&path).display()));
         }
         // The test itself lies in target/PROFILE/deps.
         let test = std::env::current_exe().expect("the path of this program");
