@@ -76,7 +76,7 @@ fn step(random: &mut Random, at: &mut u64) -> String {
     let group = random.below(3);
     let consumer = random.below(2);
     let some_id = |random: &mut Random, at: u64| format!("{}-{}", random.below(at + 2), random.below(3));
-    match random.below(20) {
+    match random.below(21) {
         0..=6 => {
             *at += random.below(2);
             format!("XADD KEY {at}-* f v")
@@ -90,6 +90,7 @@ fn step(random: &mut Random, at: &mut u64) -> String {
         16 => format!("XGROUP DELCONSUMER KEY g{group} c{consumer}"),
         17 if random.below(4) == 0 => format!("XGROUP DESTROY KEY g{group}"),
         17 => format!("XCLAIM KEY g{group} c{consumer} 0 {}", some_id(random, *at)),
+        19 => format!("XGROUP SETID KEY g{group} {}", some_id(random, *at)),
         18 => format!("XGROUP CREATE KEY g{group} {} MKSTREAM", ["0", "$", &some_id(random, *at)][random.below(3) as usize]),
         _ => format!("XREADGROUP GROUP g{group} c{consumer} NOACK COUNT 3 STREAMS KEY >"),
     }
@@ -103,6 +104,9 @@ fn has_acked(c: &Server) -> bool {
 fn random_histories() {
     let s = Scene::new();
     let acked = has_acked(&s);
+    // The built-in of Redis 8.2 notes how far the last group has come, and goes on regarding it
+    // when that group was destroyed. That of 8.6 does not, nor do we.
+    let forgets_no_group = acked && s.version() < (8, 6);
     let (mut removed_in_all, mut kept_in_all) = (0, 0);
     for seed in 1..=120u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -110,6 +114,9 @@ fn random_histories() {
         for _ in 0..3 {
             for _ in 0..30 {
                 let line = step(&mut random, &mut at);
+                if forgets_no_group && line.contains("DESTROY") {
+                    continue;
+                }
                 // Some are refused, on both alike: no such group, an entry that is not there.
                 let replies = ["ours", "theirs"].map(|key| s.try_run(line.replace("KEY", key)).is_error());
                 assert_eq!(replies[0], replies[1], "{line}");
