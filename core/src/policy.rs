@@ -178,7 +178,7 @@ impl Setting {
                 let value = args.value(name)?;
                 let at = words.iter().position(|word| word.as_bytes().eq_ignore_ascii_case(value));
                 let at = at.and_then(|at| u8::try_from(at).ok());
-                let choice = || Error::new(format!("{name} must be one of {}, not {}", words.join(", "), quote(value)));
+                let choice = || Error::new(format!("{name} must be {}, not {}", either(words), quote(value)));
                 Value::Word(at.ok_or_else(choice)?)
             }
         };
@@ -210,6 +210,15 @@ impl Setting {
             Kind::Word(_) => Value::Word(u8::try_from(first).unwrap_or(u8::MAX)),
         };
         Ok(Setting::new(*opt, value))
+    }
+}
+
+/// Words as one says them: `a, b or c`.
+fn either(words: &[&str]) -> String {
+    match words.split_last() {
+        Some((last, [])) => (*last).into(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
     }
 }
 

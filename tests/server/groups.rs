@@ -309,7 +309,7 @@ fn the_options_and_their_refusals() {
             ("RATE 5 0", "ERR RATE ms must be an integer from 1 to 315360000000, not \"0\""),
             ("RATE 5", "ERR syntax error: RATE ms needs a value after it"),
             ("GROUPRATE 0 5", "ERR GROUPRATE n must be an integer from 1 to 10000, not \"0\""),
-            ("GROUPORDER 1", "ERR GROUPORDER must be one of no, yes, not \"1\""),
+            ("GROUPORDER 1", "ERR GROUPORDER must be no or yes, not \"1\""),
             ("AGING -1", "ERR AGING must be an integer from 0 to 315360000000, not \"-1\""),
         ] {
             s.refused(format!("RQ.{verb} q {options}"), error);
