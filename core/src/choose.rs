@@ -28,6 +28,7 @@ struct Head {
 impl Queue {
     /// What would be leased at `now`, if the queue itself is not barred.
     pub(crate) fn choose(&self, now: u64) -> Option<Choice> {
+        let barred = |head: &Head| head.group.and_then(|group| Some((group, self.groups.barred(group, &self.head.policy, now)?)));
         let head = match self.head.policy.aging_ms() {
             None if self.groups.ready() == 0 => {
                 let (key, slot) = self.ready.first()?;
@@ -40,12 +41,15 @@ impl Queue {
                     let steps = now.saturating_sub(place).checked_div(step_ms).unwrap_or(0);
                     i64::from(priority).saturating_add(i64::try_from(steps).unwrap_or(i64::MAX))
                 };
+                // A group that may not be served does not stand for its priority.
+                if let Some((group, why)) = self.heads().find_map(|head| barred(&head)) {
+                    return Some(Choice::Barred(group, why));
+                }
                 // The first of the highest: equal ones go by their own priority.
                 self.heads().reduce(|best, head| if risen(&head) > risen(&best) { head } else { best })?
             }
         };
-        let barred = head.group.and_then(|group| Some((group, self.groups.barred(group, &self.head.policy, now)?)));
-        Some(match barred {
+        Some(match barred(&head) {
             Some((group, why)) => Choice::Barred(group, why),
             None => Choice::Job(head.key, head.slot),
         })

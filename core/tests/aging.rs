@@ -74,6 +74,25 @@ fn aging_compares_heads() {
     assert_eq!(work(&mut q), "new");
 }
 
+/// Nor does a group that may not be served stand for its priority, in front of one that may.
+#[test]
+fn a_barred_group_hides_nobody_from_aging() {
+    let mut q = queue("AGING 100");
+    q.cmd("RQ.PUSH oldest PRIORITY 1 GROUP b");
+    let (id, token) = q.lease("w");
+    q.now += 50;
+    q.cmd("RQ.PUSH lower GROUP a");
+    q.now += 200;
+    q.cmd("RQ.PUSH barred PRIORITY 1 GROUP c");
+    q.cmd("RQ.PAUSE GROUP c");
+    // Behind c in turn, at its old place.
+    q.cmd(&format!("RQ.RELEASE {id} {token}"));
+    q.now += 110;
+    assert_eq!(work(&mut q), "oldest", "four, where lower is at three and barred at two");
+    assert_eq!(work(&mut q), "lower");
+    assert_eq!(q.info("held"), bulk("groups"));
+}
+
 /// GROUPS: names, counts, pages; a read.
 #[test]
 fn groups_are_listed() {
