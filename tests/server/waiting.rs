@@ -170,7 +170,8 @@ fn removal_is_told_as_null() {
 #[test]
 fn another_queue_in_the_keys_place() {
     let s = Scene::new();
-    let id = s.push("q x");
+    // The last of several: in another queue, one of the same millisecond must not have its id.
+    let id = s.run("RQ.MPUSH q 3 x x x").texts().remove(2);
     let client = block(&s, "q", &id);
     s.push("other y");
     s.run("RENAME other q");
