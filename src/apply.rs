@@ -5,7 +5,7 @@
 
 use crate::api::{log, Argv, Ctx, Flags, Key, Level, Mode, Str};
 use crate::node::{add, Node};
-use crate::{replicate, run, timer};
+use crate::{blocking, replicate, run, timer};
 
 /// For people who try it.
 const INTERNAL: &str = "ERR RQ.APPLY is internal: by it a primary tells its replicas and the AOF what it has decided. \
@@ -22,6 +22,7 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
     let Ok(mut opened) = Key::open(ctx, key, Mode::Write) else { return ctx.error(run::WRONG_TYPE) };
     let now = node.time.now();
     let mut effects = node.take_effects();
+    effects.watch_ends(node.waiters.borrow().watch(ctx.db(), key.bytes()));
     let applied = match opened.queue() {
         Some(queue) => rq_core::apply(queue, batch, &mut effects),
         None => rq_core::apply_absent(batch, &mut effects).map(|(time, queue)| {
@@ -37,10 +38,11 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
     };
     let (db, name) = (ctx.db(), key.bytes());
     let (look_at, ready) = opened.queue().map_or((None, false), |queue| {
-        (Some(queue.next_event(now.ms, now.no_expiry_before_ms)), queue.has_ready())
+        (Some(queue.next_event(now.ms, now.no_expiry_before_ms)), queue.may_lease(now.ms))
     });
     drop(opened);
 
+    blocking::tell_ends(node, (db, name), effects.ended());
     node.time.observe(op_time);
     if let Some(at) = look_at {
         node.index.borrow_mut().set_by(db, name, at);

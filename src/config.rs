@@ -13,6 +13,8 @@ pub struct Options {
     pub eviction_guard: Cell<i64>,
     /// `rq.accept-apply`: whether RQ.APPLY is taken from clients.
     pub accept_apply: Cell<bool>,
+    /// `rq.max-payload`: the longest payload that is taken, in bytes.
+    pub max_payload: Cell<usize>,
     /// Loaded with `test-hooks yes`.
     pub test_hooks: Cell<bool>,
 }
@@ -31,12 +33,19 @@ pub static SETTINGS: &[Setting] = &[
     },
     Setting { name: c"accept-apply", value: Value::Bool { default: false }, hidden: false },
     Setting {
+        name: c"max-payload",
+        value: Value::Number { default: MAX_PAYLOAD, low: 1, high: MAX_PAYLOAD },
+        hidden: false,
+    },
+    Setting {
         name: c"test-clock-offset",
         value: Value::Number { default: 0, low: -MAX_OFFSET_MS, high: MAX_OFFSET_MS },
         hidden: true,
     },
 ];
 
+/// What the core can store at the most.
+const MAX_PAYLOAD: i64 = rq_core::MAX_PAYLOAD as i64;
 /// A century.
 const MAX_OFFSET_MS: i64 = 3_155_760_000_000;
 
@@ -46,7 +55,8 @@ pub fn get(node: &Node, place: usize) -> i64 {
         0 => i64::try_from(node.time.grace_ms()).unwrap_or(i64::MAX),
         1 => node.options.eviction_guard.get(),
         2 => node.options.accept_apply.get().into(),
-        3 => node.time.offset_ms(),
+        3 => i64::try_from(node.options.max_payload.get()).unwrap_or(i64::MAX),
+        4 => node.time.offset_ms(),
         _ => 0,
     }
 }
@@ -60,10 +70,11 @@ pub fn set(node: &Node, place: usize, value: i64) -> Result<(), &'static str> {
         0 => node.time.set_grace_ms(u64::try_from(value).unwrap_or(0)),
         1 => node.options.eviction_guard.set(value),
         2 => node.options.accept_apply.set(value != 0),
-        3 if value != 0 && !node.options.test_hooks.get() => {
+        3 => node.options.max_payload.set(usize::try_from(value).unwrap_or(0)),
+        4 if value != 0 && !node.options.test_hooks.get() => {
             return Err("this is for tests: the module must be loaded with the argument 'test-hooks yes'");
         }
-        3 => node.time.set_offset_ms(value),
+        4 => node.time.set_offset_ms(value),
         _ => return Err("no such option"),
     }
     Ok(())

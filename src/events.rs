@@ -17,15 +17,17 @@ pub fn role_changed(node: &Node, ctx: &Ctx, primary: bool) {
     }
 }
 
-/// A database was emptied, or all of them (-1).
+/// A database was emptied, or all of them (-1). Those who wait for the end of a job are told.
 pub fn flushed(node: &Node, db: i32) {
     node.index.borrow_mut().flushed(db);
+    node.waiters.borrow_mut().mark_all();
 }
 
 /// Two databases have changed places. Clients wait for keys of the database they are in: the
-/// server signals those that have come.
+/// server signals those that have come, and nothing tells of those that have gone.
 pub fn swapped(node: &Node, a: i32, b: i32) {
     node.index.borrow_mut().swapped(a, b);
+    node.waiters.borrow_mut().mark_all();
 }
 
 /// Data are loaded from a file, or from the primary.
@@ -102,6 +104,8 @@ pub fn keyspace(node: &Node, ctx: &Ctx, event: &CStr, key: Str<'_>) {
             let at = queue.next_event(now.ms, now.no_expiry_before_ms);
             drop(opened);
             node.index.borrow_mut().set(ctx.db(), key.bytes(), at);
+            // Those who wait for the end of a job of the queue that was there before.
+            node.waiters.borrow_mut().mark(ctx.db(), key.bytes());
             timer::arm(node, ctx);
         }
         _ => {}

@@ -63,10 +63,15 @@ pub fn learn(node: &Node, ctx: &Ctx) {
     }
 }
 
+/// Whether no jobs are to be taken, because the server may drop them.
+pub fn bars(node: &Node, flags: Flags) -> bool {
+    flags.contains(Flags::EVICT) && node.options.eviction_guard.get() == REFUSE && node.guard.evicts()
+}
+
 /// The error for a command that would put jobs where the server may drop them.
 pub fn refusal(node: &Node, verb: Verb, absent: bool, flags: Flags) -> Option<String> {
-    let adds = matches!((verb, absent), (Verb::Push | Verb::MPush, _) | (Verb::Create, true));
-    if !adds || !flags.contains(Flags::EVICT) || node.options.eviction_guard.get() != REFUSE {
+    let adds = matches!((verb, absent), (Verb::Push | Verb::MPush, _) | (Verb::Create | Verb::Schedule | Verb::Pause, true));
+    if !adds || !bars(node, flags) {
         return None;
     }
     // What others have decided is never refused.

@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
+use rq_core::Local;
+
 /// Look at once: what is known may be wrong.
 const SOON: u64 = 0;
 
@@ -25,8 +27,8 @@ pub struct Index {
 struct Entry {
     /// When it is to be looked at, Unix ms.
     at: Option<u64>,
-    /// Refused tokens, a figure of this process.
-    stale: u64,
+    /// Figures of this process.
+    local: Local,
 }
 
 impl Index {
@@ -35,7 +37,7 @@ impl Index {
         let queues = self.known.entry(db).or_default();
         let Some((key, entry)) = queues.get_key_value(key) else {
             let key: Rc<[u8]> = Rc::from(key);
-            queues.insert(Rc::clone(&key), Entry { at, stale: 0 });
+            queues.insert(Rc::clone(&key), Entry { at, local: Local::default() });
             if let Some(at) = at {
                 self.times.insert((at, db, key));
             }
@@ -130,19 +132,24 @@ impl Index {
         self.known.values().map(HashMap::len).sum()
     }
 
-    /// Counts refused tokens of a queue.
-    pub fn add_stale(&mut self, db: i32, key: &[u8], more: u64) {
+    /// Counts for a queue.
+    pub fn count(&mut self, db: i32, key: &[u8], count: impl FnOnce(&mut Local)) {
         if !self.contains(db, key) {
             self.set(db, key, Some(SOON));
         }
         if let Some(entry) = self.known.get_mut(&db).and_then(|queues| queues.get_mut(key)) {
-            entry.stale = entry.stale.saturating_add(more);
+            count(&mut entry.local);
         }
     }
 
-    /// Refused tokens of a queue.
-    pub fn stale(&self, db: i32, key: &[u8]) -> u64 {
-        self.known.get(&db).and_then(|queues| queues.get(key)).map_or(0, |entry| entry.stale)
+    /// The figures of a queue.
+    pub fn local(&self, db: i32, key: &[u8]) -> Local {
+        self.known.get(&db).and_then(|queues| queues.get(key)).map_or_else(Local::default, |entry| entry.local)
+    }
+
+    /// Known queues of a database, in no order.
+    pub fn keys(&self, db: i32) -> Vec<Rc<[u8]>> {
+        self.known.get(&db).map_or_else(Vec::new, |queues| queues.keys().map(Rc::clone).collect())
     }
 
     /// A database was emptied; all of them below 0.

@@ -18,12 +18,16 @@ mod graveyard;
 mod guard;
 mod index;
 mod info;
+mod multi;
 mod node;
+mod queues;
 mod replicate;
 mod run;
 mod sink;
 mod timer;
 mod types;
+mod waiters;
+mod xtrim;
 
 use api::{log, Argv, Ctx, Level};
 use node::Node;

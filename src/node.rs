@@ -9,16 +9,17 @@
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 
+use rq_calendar::Calendar;
 use rq_core::{Effects, Local, Policy, Turn};
 
 use crate::api::{self, Flags, SlotRange};
-use crate::blocking::Waiters;
 use crate::clock::{Now, QueueTime};
 use crate::config::Options;
 use crate::events::Sweep;
-use crate::guard::EvictionGuard;
+use crate::guard::{self, EvictionGuard};
 use crate::index::Index;
 use crate::timer::Timer;
+use crate::waiters::Waiters;
 
 thread_local! {
     /// This process. Never dropped: at exit the server may be gone first.
@@ -38,6 +39,8 @@ pub struct Node {
     pub timer: Timer,
     /// Whether the server would evict queues.
     pub guard: EvictionGuard,
+    /// Cron lines and time zones.
+    calendar: Calendar,
     /// The configuration.
     pub options: Options,
     /// Figures for INFO.
@@ -92,7 +95,7 @@ impl Node {
     }
 
     /// What the core is told about the world.
-    pub fn turn(&self, now: Now, flags: Flags) -> Turn {
+    pub fn turn(&self, now: Now, flags: Flags) -> Turn<'_> {
         let denied = Flags::MULTI | Flags::LUA | Flags::DENY_BLOCKING | Flags::REPLICATED | Flags::LOADING;
         Turn {
             now: now.ms,
@@ -101,6 +104,9 @@ impl Node {
             may_block: !flags.intersects(denied),
             incarnation: self.random(),
             defaults: Policy::default(),
+            max_payload: self.options.max_payload.get(),
+            bar_slots: flags.contains(Flags::OOM) || guard::bars(self, flags),
+            slots: &self.calendar,
             local: Local::default(),
         }
     }

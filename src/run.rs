@@ -2,13 +2,16 @@
 //!
 //! Nothing about jobs is decided here, and nothing is remembered of a queue beyond its key.
 
+use std::rc::Rc;
+
 use rq_core::table::{Command, Verb};
-use rq_core::{execute, execute_absent, Effects, Local, Outcome, Queue, Request, TreeSink, Turn, Waiter};
+use rq_core::{execute, execute_absent, Code, Effects, Outcome, Queue, Request, TreeSink, Turn, Waiter};
 
 use crate::api::{Argv, Ctx, Flags, Key, Mode, Str};
 use crate::node::Node;
 use crate::sink::{Json, Reply};
-use crate::{apply, blocking, guard, replicate, timer};
+use crate::waiters::Want;
+use crate::{apply, blocking, guard, multi, queues, replicate, timer, xtrim};
 
 /// The server's own words.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -20,22 +23,32 @@ const SHORT: usize = 24;
 pub fn command(node: &Node, ctx: &Ctx, command: &Command, argv: &Argv<'_>) {
     let given = i32::try_from(argv.len()).unwrap_or(i32::MAX);
     let fits = if command.arity < 0 { given >= -command.arity } else { given == command.arity };
-    let (true, Some(key)) = (fits, argv.get(1)) else { return ctx.wrong_arity() };
-    if command.verb == Verb::Apply {
-        return apply::command(node, ctx, key, argv);
+    if !fits {
+        return ctx.wrong_arity();
     }
-    with_slices(argv, |arguments| match rq_core::parse(command.verb, arguments) {
+    match command.verb {
+        Verb::MLease => return multi::lease(node, ctx, argv),
+        Verb::Queues => return queues::list(node, ctx, argv),
+        _ => {}
+    }
+    let Some(key) = argv.get(1) else { return ctx.wrong_arity() };
+    match command.verb {
+        Verb::Apply => return apply::command(node, ctx, key, argv),
+        Verb::XTrim => return xtrim::command(ctx, key, argv),
+        _ => {}
+    }
+    with_slices(argv, 2, |arguments| match rq_core::parse(command.verb, arguments) {
         Err(error) => ctx.error(&error.to_string()),
         Ok(request) if command.verb.writes() => write(node, ctx, command.verb, key, &request),
         Ok(request) => read(node, ctx, key, &request),
     });
 }
 
-/// The arguments after the key, as slices of the server's own strings.
-fn with_slices<R>(argv: &Argv<'_>, then: impl FnOnce(&[&[u8]]) -> R) -> R {
-    let slices = (2..argv.len()).filter_map(|at| argv.get(at)).map(Str::bytes);
+/// The arguments from the `from`th on, as slices of the server's own strings.
+pub fn with_slices<R>(argv: &Argv<'_>, from: usize, then: impl FnOnce(&[&[u8]]) -> R) -> R {
+    let slices = (from..argv.len()).filter_map(|at| argv.get(at)).map(Str::bytes);
     let mut short: [&[u8]; SHORT] = [&[]; SHORT];
-    match short.get_mut(..argv.len().saturating_sub(2)) {
+    match short.get_mut(..argv.len().saturating_sub(from)) {
         Some(room) => {
             room.iter_mut().zip(slices).for_each(|(place, slice)| *place = slice);
             then(room)
@@ -48,19 +61,24 @@ fn with_slices<R>(argv: &Argv<'_>, then: impl FnOnce(&[&[u8]]) -> R) -> R {
 fn read(node: &Node, ctx: &Ctx, key: Str<'_>, request: &Request<'_>) {
     let Ok(mut opened) = Key::open(ctx, key, Mode::Read) else { return ctx.error(WRONG_TYPE) };
     let now = node.time.now_for(opened.queue().map_or(0, |queue| queue.newest_ms()));
-    let mut turn = node.turn(now, Flags::DENY_BLOCKING);
+    let mut turn = node.turn(now, ctx.flags());
     if let Request::Info { .. } = request {
-        turn.local = Local {
-            stale: node.index.borrow().stale(ctx.db(), key.bytes()),
-            blocked: node.waiters.borrow().count(ctx.db(), key.bytes()) as u64,
-        };
+        turn.local = node.index.borrow().local(ctx.db(), key.bytes());
+        turn.local.blocked = node.waiters.borrow().count(ctx.db(), key.bytes()) as u64;
     }
     // A read has no effects; its empty buffers cost nothing.
     let mut effects = Effects::new();
     let mut run = |out: &mut dyn rq_core::Sink| match opened.queue() {
-        Some(queue) => execute(queue, request, &turn, &mut effects, out).map(|_| ()),
-        None => execute_absent(request, &turn, &mut effects, out).map(|_| ()),
+        Some(queue) => execute(queue, request, &turn, &mut effects, out),
+        None => execute_absent(request, &turn, &mut effects, out).map(|(outcome, _)| outcome),
     };
+    if let Request::Wait { id, block_ms } = request {
+        return match run(&mut Reply(ctx)) {
+            Ok(Outcome::Wait(_)) => blocking::wait(node, ctx, &[key], Want::End(*id), block_ms.unwrap_or(0)),
+            Ok(Outcome::Replied) => {}
+            Err(error) => ctx.error(&error.to_string()),
+        };
+    }
     if !matches!(request, Request::Info { json: true }) {
         if let Err(error) = run(&mut Reply(ctx)) {
             ctx.error(&error.to_string());
@@ -69,7 +87,7 @@ fn read(node: &Node, ctx: &Ctx, key: Str<'_>, request: &Request<'_>) {
     }
     let mut tree = TreeSink::new();
     let result = run(&mut tree).map_err(|error| error.to_string());
-    match result.map(|()| tree.finish()) {
+    match result.map(|_| tree.finish()) {
         Err(error) => ctx.error(&error),
         Ok(Some(rq_core::Tree::NullArray | rq_core::Tree::Null) | None) => ctx.reply_null(),
         Ok(Some(tree)) => match serde_json::to_vec(&Json(&tree)) {
@@ -85,7 +103,7 @@ struct Writing<'w> {
     db: i32,
     key: &'w [u8],
     request: &'w Request<'w>,
-    turn: &'w Turn,
+    turn: &'w Turn<'w>,
     no_expiry_before: u64,
     /// Whether anybody waits for this key.
     waited_for: bool,
@@ -123,6 +141,7 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
         in_the_middle: flags.intersects(Flags::MULTI | Flags::LUA),
     };
     let mut effects = node.take_effects();
+    effects.watch_ends(node.waiters.borrow().watch(db, name));
     let written = match opened.queue() {
         Some(queue) => writing.on_queue(queue, &mut effects, &mut Reply(ctx)),
         None => writing.on_absent(&mut opened, &mut effects, &mut Reply(ctx)),
@@ -132,16 +151,23 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
     if let Some(at) = written.look_at {
         node.index.borrow_mut().set_by(db, name, Some(at));
     }
-    if effects.stale() > 0 {
-        node.index.borrow_mut().add_stale(db, name, effects.stale());
+    let full = matches!(&written.outcome, Err(error) if error.code == Code::Full);
+    if effects.stale() > 0 || effects.duplicates() > 0 || full {
+        node.index.borrow_mut().count(db, name, |local| {
+            local.stale = local.stale.saturating_add(effects.stale());
+            local.duplicates = local.duplicates.saturating_add(effects.duplicates());
+            local.full = local.full.saturating_add(u64::from(full));
+        });
     }
+    blocking::tell_ends(node, (db, name), effects.ended());
     replicate::publish(node, ctx, key, &effects);
     node.keep_effects(effects);
     match written.outcome {
         Ok(Outcome::Replied) => {}
         Ok(Outcome::Wait(code)) => {
             if let Some(waiter) = Waiter::new(request, code) {
-                return blocking::wait(node, ctx, key, waiter);
+                let block_ms = waiter.block_ms().unwrap_or(0);
+                return blocking::wait(node, ctx, &[key], Want::Lease(Rc::new(waiter)), block_ms);
             }
         }
         Err(error) => ctx.error(&error.to_string()),
@@ -184,7 +210,7 @@ impl Writing<'_> {
     }
 
     fn hand_out(&self, queue: &mut Queue, effects: &mut Effects, later: bool) {
-        if !self.waited_for || !queue.has_ready() {
+        if !self.waited_for || !queue.may_lease(self.turn.now) {
             return;
         }
         if self.in_the_middle || later {

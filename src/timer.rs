@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use rq_core::{due, give_back, JobId, Turn};
+use rq_core::{due, give_back, JobId};
 
 use crate::api::{
     hang_up, may_use_slot, slot_of, start_timer, stop_timer, writes_are_paused, Ctx, Flags, Key, Mode, OwnedStr, Str, TimerId,
@@ -94,8 +94,10 @@ pub fn tick(node: &Node, ctx: &Ctx) {
     // It is spent, and stopping it would be an error.
     node.timer.armed.set(None);
     blocking::expire(node);
+    blocking::tell_what_is_left(node);
     let now_us = node.time.monotonic_us();
     if let Some(again_us) = may_not_write(node, ctx) {
+        look_only(node, ctx);
         node.timer.not_before_us.set(now_us.saturating_add(again_us));
         return;
     }
@@ -114,6 +116,7 @@ pub fn tick(node: &Node, ctx: &Ctx) {
 /// Does what commands have left for those who wait, before the server delivers replies: where
 /// nothing may come between a reply and its delivery, this is how clients are served.
 pub fn serve_waiters(node: &Node, ctx: &Ctx) {
+    blocking::tell_what_is_left(node);
     if !node.waiters.borrow().need_tick() || may_not_write(node, ctx).is_some() {
         return;
     }
@@ -135,6 +138,22 @@ fn work_for_waiters(node: &Node, ctx: &Ctx) -> bool {
     let Some((db, key)) = marked else { return false };
     work(node, ctx, db, &key, &[]);
     true
+}
+
+/// Where nothing may be written, those who wait for the end of a job learn all the same that its
+/// key has gone. What the primary tells of jobs comes by RQ.APPLY.
+fn look_only(node: &Node, ctx: &Ctx) {
+    if ctx.flags().intersects(Flags::LOADING | Flags::ASYNC_LOADING) {
+        return;
+    }
+    let keys = node.waiters.borrow().watched_keys();
+    for (db, key) in keys {
+        if ctx.select(db) {
+            let name = OwnedStr::new(&key);
+            let mut opened = Key::open(ctx, name.get(), Mode::Glance).ok();
+            blocking::look_for_ends(node, (db, &key), opened.as_mut().and_then(Key::queue).as_deref());
+        }
+    }
 }
 
 /// Whether, and after how many µs to ask again.
@@ -185,11 +204,13 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
             Some((key, newest_ms))
         }) else {
             node.keep_effects(effects);
+            blocking::look_for_ends(node, (db, key), None);
             return node.index.borrow_mut().forget(db, key);
         };
         let Some(queue) = opened.queue() else { return };
+        effects.watch_ends(node.waiters.borrow().watch(db, key));
         let now = node.time.now_for(newest_ms);
-        let turn: Turn = node.turn(now, Flags::DENY_BLOCKING);
+        let turn = node.turn(now, ctx.flags() | Flags::DENY_BLOCKING);
         if !lost.is_empty() {
             give_back(queue, lost, &turn, &mut effects);
         }
@@ -197,6 +218,7 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
         blocking::hand_out(node, (db, key), queue, &turn, &mut effects);
         let next = if more { Some(now.ms) } else { queue.next_event(now.ms, now.no_expiry_before_ms) };
         node.index.borrow_mut().set(db, key, next);
+        blocking::look_for_ends(node, (db, key), Some(queue));
     }
     replicate::publish(node, ctx, name.get(), &effects);
     node.keep_effects(effects);

@@ -84,6 +84,15 @@ impl<'a> Args<'a> {
         number(option, value, low, high)
     }
 
+    /// A bound as the value of an option; -1 is none.
+    pub(crate) fn bound(&mut self, option: &str, high: u64) -> Result<Option<u64>, Error> {
+        let value = self.value(option)?;
+        if value == b"-1" {
+            return Ok(None);
+        }
+        number(option, value, 0, high).map(Some).map_err(|_| Error::range(option, value, -1, high))
+    }
+
     /// PRIORITY.
     pub(crate) fn priority(&mut self) -> Result<i8, Error> {
         let value = self.value("PRIORITY")?;

@@ -1,5 +1,6 @@
 //! Every invariant of a queue, checked from scratch: for tests, and for what comes from outside.
 
+use crate::groups::Seen;
 use crate::id::JobId;
 use crate::job::{Job, Settled, State};
 use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_SPAN_MS, MAX_TIME_MS};
@@ -26,13 +27,15 @@ pub(crate) fn check_job(job: &Job, has_consumer: bool) -> Result<(), &'static st
     rule(more.budget_failures <= more.failures, "more failures of this budget than in all")?;
     rule(more.budget_expiries <= more.expiries, "more expiries of this budget than in all")?;
     rule((more.reason.is_some()) == (job.state == State::Dead), "a reason and not dead, or dead without one")?;
-    rule((more.until > 0) == matches!(job.state, State::Leased | State::Dead), "a deadline without a lease")?;
+    rule((more.until > 0) == matches!(job.state, State::Leased | State::Dead | State::Done), "a deadline without a lease")?;
     rule(more.until <= MAX_TIME_MS, "a deadline out of range")?;
     rule(more.back_since <= MAX_TIME_MS && more.old_place <= MAX_TIME_MS, "a place out of range")?;
     rule(more.back_since == 0 || job.state == State::Ready, "came back and not ready")?;
     let live = job.state == State::Leased;
     rule(!live || (more.token > 0 && more.settled == Settled::No), "leased without a token")?;
-    rule(job.state != State::Done, "a finished job that is kept")
+    rule((job.state == State::Done) == (more.settled == Settled::Finished), "done and not finished, or finished and not done")?;
+    rule(more.dedup_window_ms <= MAX_SPAN_MS && (more.dedup_window_ms == 0 || more.dedup.is_some()), "a window without a key")?;
+    rule(more.result.is_empty() || job.state == State::Done, "a result before the end")
 }
 
 /// Whether a queue is valid: every order has exactly the jobs it should, every count is right.
@@ -43,11 +46,12 @@ pub fn check(queue: &Queue) -> Result<(), String> {
     queue.by_id.check()?;
     queue.ready.check()?;
     queue.held_since.check()?;
-    for order in [&queue.delayed, &queue.leased, &queue.ttl].into_iter().chain(&queue.dead) {
+    for order in [&queue.delayed, &queue.leased, &queue.done, &queue.ttl].into_iter().chain(&queue.dead) {
         order.check()?;
     }
     let (mut bytes, mut counts, mut retrying, mut ttls, mut with_more) = ([0u64; 5], [0usize; 5], 0u64, 0usize, 0usize);
     let mut holds = std::collections::BTreeMap::new();
+    let (mut groups, mut sinces) = (std::collections::BTreeMap::new(), 0u64);
     for (id, slot) in queue.by_id.iter() {
         let job = queue.jobs.get(slot).ok_or_else(|| format!("{id} points nowhere"))?;
         if job.id != id {
@@ -62,13 +66,14 @@ pub fn check(queue: &Queue) -> Result<(), String> {
             return Err(format!("{id}: token {} is above the last one {}", more.token, queue.head.last_token));
         }
         let found = match job.state {
+            State::Ready if more.group.is_some() => queue.groups.find_ready(ready_key(job)),
             State::Ready => queue.ready.find(ready_key(job), Some(more.back_since).filter(|since| *since > 0)),
             State::Delayed => queue.delayed.get(&(job.place, id)),
             State::Leased => {
                 queue.leased.get(&(more.until, id)).filter(|_| queue.held_since.get(&(more.last_delivered_at, id)).is_some())
             }
             State::Dead => more.reason.and_then(|reason| queue.dead.get(reason as usize)?.get(&(more.until, id))),
-            State::Done => None,
+            State::Done => queue.done.get(&(more.until, id)),
         };
         if found != Some(slot) {
             return Err(format!("{id} is {} but not found there", job.state.name()));
@@ -84,10 +89,19 @@ pub fn check(queue: &Queue) -> Result<(), String> {
             entry.0 = entry.0.saturating_add(1);
             entry.1 = entry.1.saturating_add(usize::from(job.state == State::Leased));
         }
+        if let Some(group) = more.group {
+            let seen: &mut Seen = groups.entry(group).or_default();
+            seen.jobs = seen.jobs.saturating_add(1);
+            seen.leased = seen.leased.saturating_add(u64::from(job.state == State::Leased));
+            seen.retrying = seen.retrying.saturating_add(u64::from(job.state == State::Delayed && more.token > 0));
+        }
+        if job.state == State::Ready && (more.group.is_some() || more.back_since > 0) {
+            sinces = sinces.saturating_add(1);
+        }
         with_more = with_more.saturating_add(usize::from(job.more.is_some()));
         retrying = retrying.saturating_add(u64::from(job.state == State::Delayed && more.deliveries > 0));
         if let (Some(sum), Some(count)) = (bytes.get_mut(job.state as usize), counts.get_mut(job.state as usize)) {
-            *sum = sum.saturating_add(job.size());
+            *sum = sum.saturating_add(job.bytes());
             *count = count.saturating_add(1);
         }
     }
@@ -106,7 +120,15 @@ pub fn check(queue: &Queue) -> Result<(), String> {
     for (id, name) in queue.names.iter() {
         let (jobs, leased) = holds.remove(&id).unwrap_or_default();
         same("a consumer's jobs", jobs, name.jobs)?;
+        same("a consumer's leases", leased as u64, name.leases)?;
         same("a consumer's leases", leased as u64, queue.leases_of(&name.text).len() as u64)?;
     }
+    queue.dedup.check(|id| {
+        let job = queue.job(id)?;
+        Some((job.state.is_live(), job.more().dedup.clone()))
+    })?;
+    queue.schedules.check()?;
+    queue.groups.check(&groups)?;
+    same("ready jobs by age", sinces, queue.ready.since.len() as u64)?;
     if holds.is_empty() { Ok(()) } else { Err("a job remembers a consumer that is not there".into()) }
 }

@@ -1,11 +1,15 @@
 //! Ops to bytes and back. Decoding checks every range, so that `apply` can trust its numbers.
 
-use crate::job::{Job, More, Reason, Settled, State};
-use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_SPAN_MS, MAX_TIME_MS, MAX_TOKEN};
-use crate::op::{Due, Op, Stored};
-use crate::policy::{Jitter, Policy, Setting};
-use crate::queue::{Header, Totals};
+use crate::job::Reason;
+use crate::limits::{MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_TIME_MS};
+use crate::op::{Contents, DedupKey, Due, GroupState, Op, QueueTurns, SlotJob};
+use crate::pause::Side;
 use crate::request::{JobOptions, When};
+use crate::schedule::NoJob;
+use crate::stored::{
+    decode_grants, decode_header, decode_job, decode_owner, decode_pause, decode_schedule, decode_setting, decode_turns, encode_grants,
+    encode_header, encode_job, encode_owner, encode_pause, encode_schedule, encode_setting, encode_turns,
+};
 use crate::wire::{Malformed, Reader, Writer};
 
 // The first byte of each op. A number is never used for anything else again.
@@ -26,6 +30,20 @@ const PROMOTE: u8 = 14;
 const REDRIVE: u8 = 15;
 const SET: u8 = 16;
 const DROP: u8 = 17;
+const DISCARD: u8 = 18;
+const REPLACE: u8 = 19;
+const HOLD: u8 = 20;
+const UNHOLD: u8 = 21;
+const CLOSE_WINDOWS: u8 = 22;
+const FORGET: u8 = 23;
+const KEY: u8 = 24;
+const PAUSE: u8 = 25;
+const TIDY: u8 = 26;
+const TURNS: u8 = 27;
+const GROUP: u8 = 28;
+const SCHEDULE: u8 = 29;
+const UNSCHEDULE: u8 = 30;
+const SLOT: u8 = 31;
 
 // The flags of PUSH: which options follow.
 const WITH_DUE: u64 = 1;
@@ -33,6 +51,9 @@ const WITH_PRIORITY: u64 = 2;
 const WITH_LEASE: u64 = 4;
 const WITH_MAX_DELIVERIES: u64 = 8;
 const WITH_TTL: u64 = 16;
+const WITH_DEDUP: u64 = 32;
+const WITH_GROUP: u64 = 64;
+const ALL_WITH: u64 = 127;
 
 /// Appends an op to a batch.
 pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
@@ -43,7 +64,7 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
         }
         Op::Put(stored) => {
             out.byte(PUT);
-            encode_job(&stored.job, stored.consumer.as_deref(), out);
+            encode_job(&stored.job, stored.consumer.as_deref(), stored.group.as_deref(), out);
         }
         Op::Create { incarnation } => {
             out.byte(CREATE);
@@ -53,33 +74,10 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.byte(POLICY);
             encode_setting(setting, out);
         }
-        Op::Push { id, due, options, payload } => {
+        Op::Push { id, contents } => {
             out.byte(PUSH);
-            let flag = |on: bool, flag: u64| if on { flag } else { 0 };
-            out.number(
-                flag(due.is_some(), WITH_DUE)
-                    | flag(options.priority != 0, WITH_PRIORITY)
-                    | flag(options.lease_ms > 0, WITH_LEASE)
-                    | flag(options.max_deliveries.is_some(), WITH_MAX_DELIVERIES)
-                    | flag(options.ttl_ms > 0, WITH_TTL),
-            );
             out.id(*id);
-            if let Some(due) = due {
-                out.time(*due);
-            }
-            if options.priority != 0 {
-                out.byte(options.priority as u8);
-            }
-            if options.lease_ms > 0 {
-                out.number(options.lease_ms);
-            }
-            if let Some(max) = options.max_deliveries {
-                out.number(max);
-            }
-            if options.ttl_ms > 0 {
-                out.number(options.ttl_ms);
-            }
-            out.string(payload);
+            encode_contents(contents, out);
         }
         Op::Lease { id, token, lease_ms, consumer } => {
             out.byte(LEASE);
@@ -88,9 +86,10 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.number(*lease_ms);
             out.name(consumer);
         }
-        Op::Finish { id } => {
+        Op::Finish { id, keep } => {
             out.byte(FINISH);
             out.id(*id);
+            optional(*keep, out, Writer::blob);
         }
         Op::Retry { id, due, error } => {
             out.byte(RETRY);
@@ -139,26 +138,162 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
             out.byte(SET);
             out.id(*id);
             optional(*priority, out, |out, priority| out.byte(priority as u8));
-            match due {
-                None => out.byte(0),
-                Some(Due::Ready(at)) => {
-                    out.byte(1);
-                    out.time(*at);
-                }
-                Some(Due::Delayed(at)) => {
+            encode_due(*due, out);
+        }
+        Op::Replace { id, priority, due, window_ms, payload } => {
+            out.byte(REPLACE);
+            out.id(*id);
+            out.byte(*priority as u8);
+            encode_due(*due, out);
+            out.number(*window_ms);
+            out.string(payload);
+        }
+        Op::Hold { contents } => {
+            out.byte(HOLD);
+            encode_contents(contents, out);
+        }
+        Op::Pause { side, pause } => {
+            out.byte(PAUSE);
+            match side {
+                Side::Out => out.byte(0),
+                Side::In => out.byte(1),
+                Side::Group(name) => {
                     out.byte(2);
-                    out.time(*at);
+                    out.string(name);
                 }
             }
+            optional(pause.as_ref(), out, encode_pause);
+        }
+        Op::Schedule { name, schedule } => {
+            out.byte(SCHEDULE);
+            out.string(name);
+            encode_schedule(schedule, out);
+        }
+        Op::Unschedule { name } => {
+            out.byte(UNSCHEDULE);
+            out.string(name);
+        }
+        Op::Slot { name, job, next, burst } => {
+            out.byte(SLOT);
+            out.string(name);
+            match job {
+                SlotJob::Made { id, slot } => {
+                    out.byte(0);
+                    out.id(*id);
+                    out.time(*slot);
+                }
+                SlotJob::None(NoJob::Refused) => out.byte(1),
+                SlotJob::None(NoJob::Overlap) => out.byte(2),
+                SlotJob::None(NoJob::Passed) => out.byte(3),
+            }
+            optional(*next, out, Writer::time);
+            out.number(*burst);
+        }
+        Op::Tidy => out.byte(TIDY),
+        Op::Turns(turns) => {
+            out.byte(TURNS);
+            out.number(turns.counter);
+            encode_turns(&turns.bare, out);
+            encode_grants(&turns.grants, out);
+        }
+        Op::Group { name, state } => {
+            out.byte(GROUP);
+            out.string(name);
+            optional(state.pause.as_ref(), out, encode_pause);
+            encode_turns(&state.turns, out);
+            encode_grants(&state.grants, out);
+        }
+        Op::Unhold { ended, id } => {
+            out.byte(UNHOLD);
+            out.id(*ended);
+            out.id(*id);
+        }
+        Op::CloseWindows { until, key } => {
+            out.byte(CLOSE_WINDOWS);
+            out.time(*until);
+            out.string(key);
+        }
+        Op::Forget { key } => {
+            out.byte(FORGET);
+            out.string(key);
+        }
+        Op::Key { key, owner } => {
+            out.byte(KEY);
+            encode_owner(key, owner, out);
         }
         Op::Drop { id } => {
             out.byte(DROP);
             out.id(*id);
         }
+        Op::Discard { id } => {
+            out.byte(DISCARD);
+            out.id(*id);
+        }
     }
 }
 
-fn optional<T>(value: Option<T>, out: &mut Writer, write: impl FnOnce(&mut Writer, T)) {
+fn encode_due(due: Option<Due>, out: &mut Writer) {
+    match due {
+        None => out.byte(0),
+        Some(Due::Ready(at)) => {
+            out.byte(1);
+            out.time(at);
+        }
+        Some(Due::Delayed(at)) => {
+            out.byte(2);
+            out.time(at);
+        }
+    }
+}
+
+fn decode_due(from: &mut Reader<'_>) -> Result<Option<Due>, Malformed> {
+    Ok(match from.byte()? {
+        0 => None,
+        1 => Some(Due::Ready(from.time()?)),
+        2 => Some(Due::Delayed(from.time()?)),
+        _ => return Err(from.wrong("neither ready nor delayed")),
+    })
+}
+
+/// What PUSH says about a job beside its id.
+pub(crate) fn encode_contents(contents: &Contents<'_>, out: &mut Writer) {
+    let Contents { due, options, group, dedup, payload } = *contents;
+    let flag = |on: bool, flag: u64| if on { flag } else { 0 };
+    out.number(
+        flag(due.is_some(), WITH_DUE)
+            | flag(options.priority != 0, WITH_PRIORITY)
+            | flag(options.lease_ms > 0, WITH_LEASE)
+            | flag(options.max_deliveries.is_some(), WITH_MAX_DELIVERIES)
+            | flag(options.ttl_ms > 0, WITH_TTL)
+            | flag(dedup.is_some(), WITH_DEDUP)
+            | flag(group.is_some(), WITH_GROUP),
+    );
+    if let Some(due) = due {
+        out.time(due);
+    }
+    if options.priority != 0 {
+        out.byte(options.priority as u8);
+    }
+    if options.lease_ms > 0 {
+        out.number(options.lease_ms);
+    }
+    if let Some(max) = options.max_deliveries {
+        out.number(max);
+    }
+    if options.ttl_ms > 0 {
+        out.number(options.ttl_ms);
+    }
+    if let Some(dedup) = dedup {
+        out.string(dedup.key);
+        out.number(dedup.window_ms);
+    }
+    if let Some(group) = group {
+        out.group(group);
+    }
+    out.string(payload);
+}
+
+pub(crate) fn optional<T>(value: Option<T>, out: &mut Writer, write: impl FnOnce(&mut Writer, T)) {
     match value {
         None => out.byte(0),
         Some(value) => {
@@ -175,14 +310,72 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
         PUT => Op::Put(Box::new(decode_job(from)?)),
         CREATE => Op::Create { incarnation: from.number()? },
         POLICY => Op::Policy(decode_setting(from)?),
-        PUSH => decode_push(from)?,
+        PUSH => {
+            let id = from.id()?;
+            Op::Push { id, contents: decode_contents(from)? }
+        }
+        REPLACE => Op::Replace {
+            id: from.id()?,
+            priority: priority(from)?,
+            due: decode_due(from)?,
+            window_ms: from.limited(MAX_SPAN_MS, "a window out of range")?,
+            payload: from.string(MAX_PAYLOAD)?,
+        },
+        HOLD => {
+            let contents = decode_contents(from)?;
+            if contents.dedup.is_none() {
+                return Err(from.wrong("held without a key"));
+            }
+            Op::Hold { contents }
+        }
+        PAUSE => Op::Pause {
+            side: match from.byte()? {
+                0 => Side::Out,
+                1 => Side::In,
+                2 => Side::Group(from.string(MAX_NAME)?),
+                _ => return Err(from.wrong("an unknown side")),
+            },
+            pause: maybe(from, decode_pause)?,
+        },
+        SCHEDULE => Op::Schedule { name: from.string(MAX_NAME)?, schedule: Box::new(decode_schedule(from)?) },
+        UNSCHEDULE => Op::Unschedule { name: from.string(MAX_NAME)? },
+        SLOT => Op::Slot {
+            name: from.string(MAX_NAME)?,
+            job: match from.byte()? {
+                0 => SlotJob::Made { id: from.id()?, slot: from.time()? },
+                1 => SlotJob::None(NoJob::Refused),
+                2 => SlotJob::None(NoJob::Overlap),
+                3 => SlotJob::None(NoJob::Passed),
+                _ => return Err(from.wrong("an unknown end of a slot")),
+            },
+            next: maybe(from, Reader::time)?,
+            burst: from.number()?,
+        },
+        TIDY => Op::Tidy,
+        TURNS => Op::Turns(Box::new(QueueTurns {
+            counter: from.number()?,
+            bare: decode_turns(from)?,
+            grants: decode_grants(from)?,
+        })),
+        GROUP => Op::Group {
+            name: from.string(MAX_NAME)?,
+            state: Box::new(GroupState {
+                pause: maybe(from, decode_pause)?,
+                turns: decode_turns(from)?,
+                grants: decode_grants(from)?,
+            }),
+        },
+        UNHOLD => Op::Unhold { ended: from.id()?, id: from.id()? },
+        CLOSE_WINDOWS => Op::CloseWindows { until: from.time()?, key: from.string(MAX_NAME)? },
+        FORGET => Op::Forget { key: from.string(MAX_NAME)? },
+        KEY => Op::Key { key: from.string(MAX_NAME)?, owner: Box::new(decode_owner(from)?) },
         LEASE => Op::Lease {
             id: from.id()?,
             token: at_least_one(from.token()?, from)?,
             lease_ms: lease_ms(from, now)?,
             consumer: from.name()?,
         },
-        FINISH => Op::Finish { id: from.id()? },
+        FINISH => Op::Finish { id: from.id()?, keep: maybe(from, Reader::blob)? },
         RETRY => Op::Retry {
             id: from.id()?,
             due: maybe(from, Reader::time)?,
@@ -212,19 +405,15 @@ pub(crate) fn decode<'a>(from: &mut Reader<'a>, now: u64) -> Result<Op<'a>, Malf
         SET => Op::Set {
             id: from.id()?,
             priority: maybe(from, priority)?,
-            due: match from.byte()? {
-                0 => None,
-                1 => Some(Due::Ready(from.time()?)),
-                2 => Some(Due::Delayed(from.time()?)),
-                _ => return Err(from.wrong("neither ready nor delayed")),
-            },
+            due: decode_due(from)?,
         },
         DROP => Op::Drop { id: from.id()? },
+        DISCARD => Op::Discard { id: from.id()? },
         _ => return Err(from.wrong("an op that this module does not know: upgrade it")),
     })
 }
 
-fn maybe<'a, T>(
+pub(crate) fn maybe<'a, T>(
     from: &mut Reader<'a>,
     read: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
 ) -> Result<Option<T>, Malformed> {
@@ -235,11 +424,11 @@ fn maybe<'a, T>(
     }
 }
 
-fn priority(from: &mut Reader<'_>) -> Result<i8, Malformed> {
+pub(crate) fn priority(from: &mut Reader<'_>) -> Result<i8, Malformed> {
     Ok(from.byte()? as i8)
 }
 
-fn reason(from: &mut Reader<'_>) -> Result<Reason, Malformed> {
+pub(crate) fn reason(from: &mut Reader<'_>) -> Result<Reason, Malformed> {
     Reason::from_number(from.byte()?).ok_or_else(|| from.wrong("an unknown reason"))
 }
 
@@ -252,257 +441,28 @@ fn lease_ms(from: &mut Reader<'_>, now: u64) -> Result<u64, Malformed> {
     if ms == 0 || now.saturating_add(ms) > MAX_TIME_MS { Err(from.wrong("a lease out of range")) } else { Ok(ms) }
 }
 
-fn decode_push<'a>(from: &mut Reader<'a>) -> Result<Op<'a>, Malformed> {
-    let flags = from.limited(31, "unknown options of a push")?;
-    let id = from.id()?;
-    let due = if flags & WITH_DUE > 0 { Some(from.time()?) } else { None };
+pub(crate) fn decode_contents<'a>(from: &mut Reader<'a>) -> Result<Contents<'a>, Malformed> {
+    let flags = from.limited(ALL_WITH, "unknown options of a push")?;
+    let has = |flag: u64| flags & flag > 0;
+    let due = if has(WITH_DUE) { Some(from.time()?) } else { None };
     let mut options = JobOptions { when: When::Now, ..JobOptions::default() };
-    if flags & WITH_PRIORITY > 0 {
+    if has(WITH_PRIORITY) {
         options.priority = priority(from)?;
     }
-    if flags & WITH_LEASE > 0 {
+    if has(WITH_LEASE) {
         options.lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
     }
-    if flags & WITH_MAX_DELIVERIES > 0 {
+    if has(WITH_MAX_DELIVERIES) {
         options.max_deliveries = Some(from.limited(MAX_DELIVERIES, "a number of deliveries out of range")?);
     }
-    if flags & WITH_TTL > 0 {
+    if has(WITH_TTL) {
         options.ttl_ms = from.limited(MAX_SPAN_MS, "a time to live out of range")?;
     }
-    Ok(Op::Push { id, due, options, payload: from.string(MAX_PAYLOAD)? })
+    let dedup = if has(WITH_DEDUP) { Some(decode_dedup(from)?) } else { None };
+    let group = if has(WITH_GROUP) { Some(from.group()?) } else { None };
+    Ok(Contents { due, options, group, dedup, payload: from.string(MAX_PAYLOAD)? })
 }
 
-fn encode_setting(setting: &Setting, out: &mut Writer) {
-    match *setting {
-        Setting::Lease(ms) => numbers(out, 1, &[ms]),
-        Setting::MaxRun(ms) => numbers(out, 2, &[ms]),
-        Setting::MaxDeliveries(n) => numbers(out, 3, &[n]),
-        Setting::MaxExpiries(n) => numbers(out, 4, &[n]),
-        Setting::Backoff(base, max) => numbers(out, 5, &[base, max]),
-        Setting::Jitter(jitter) => numbers(out, 6, &[jitter as u64]),
-        Setting::ExpiryBackoff(yes) => numbers(out, 7, &[u64::from(yes)]),
-    }
+fn decode_dedup<'a>(from: &mut Reader<'a>) -> Result<DedupKey<'a>, Malformed> {
+    Ok(DedupKey { key: from.string(MAX_NAME)?, window_ms: from.limited(MAX_SPAN_MS, "a window out of range")? })
 }
-
-fn numbers(out: &mut Writer, tag: u8, values: &[u64]) {
-    out.byte(tag);
-    for value in values {
-        out.number(*value);
-    }
-}
-
-fn decode_setting(from: &mut Reader<'_>) -> Result<Setting, Malformed> {
-    let tag = from.byte()?;
-    let first = from.number()?;
-    let setting = match (tag, first) {
-        (1, ms) => Setting::Lease(ms),
-        (2, ms) => Setting::MaxRun(ms),
-        (3, n) => Setting::MaxDeliveries(n),
-        (4, n) => Setting::MaxExpiries(n),
-        (5, base) => Setting::Backoff(base, from.number()?),
-        (6, 0) => Setting::Jitter(Jitter::Full),
-        (6, 1) => Setting::Jitter(Jitter::Equal),
-        (6, 2) => Setting::Jitter(Jitter::None),
-        (7, 0) => Setting::ExpiryBackoff(false),
-        (7, 1) => Setting::ExpiryBackoff(true),
-        _ => return Err(from.wrong("an unknown option or value")),
-    };
-    if setting.in_range() { Ok(setting) } else { Err(from.wrong("an option out of range")) }
-}
-
-fn encode_header(header: &Header, out: &mut Writer) {
-    out.number(header.incarnation);
-    out.id(header.last_id);
-    out.number(header.last_token);
-    out.number(header.newest_ms);
-    out.number(header.longest_lease_ms);
-    let settings = header.policy.settings();
-    out.number(settings.len() as u64);
-    for setting in &settings {
-        encode_setting(setting, out);
-    }
-    let t = &header.totals;
-    let totals = [t.pushed, t.delivered, t.acked, t.failed, t.expired, t.released, t.dead, t.redriven];
-    out.number(totals.len() as u64);
-    for total in totals {
-        out.number(total);
-    }
-}
-
-fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> {
-    let incarnation = from.number()?;
-    let last_id = from.id()?;
-    let last_token = from.limited(MAX_TOKEN, "a token out of range")?;
-    let newest_ms = from.limited(MAX_TIME_MS, "a time out of range")?;
-    let longest_lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
-    let mut policy = Policy::default();
-    let settings = policy.settings();
-    if from.number()? != settings.len() as u64 {
-        return Err(from.wrong("an unknown number of options"));
-    }
-    for default in &settings {
-        let setting = decode_setting(from)?;
-        if !setting.same_option(default) {
-            return Err(from.wrong("options out of order"));
-        }
-        policy.set(setting);
-    }
-    if from.number()? != 8 {
-        return Err(from.wrong("an unknown number of totals"));
-    }
-    // Counters may have any value: one that could not be stored at its next step would make a
-    // snapshot that cannot be loaded.
-    let mut total = || from.number();
-    let totals = Totals {
-        pushed: total()?,
-        delivered: total()?,
-        acked: total()?,
-        failed: total()?,
-        expired: total()?,
-        released: total()?,
-        dead: total()?,
-        redriven: total()?,
-    };
-    Ok(Header { incarnation, policy, last_id, last_token, newest_ms, longest_lease_ms, totals })
-}
-
-/// The optional numbers of a stored job, in the order of their bits. A field that is 0 is not
-/// written. New ones are added at the end.
-fn fields(more: &mut More) -> [&mut u64; 17] {
-    [
-        &mut more.own_lease_ms,
-        &mut more.ttl_ms,
-        &mut more.ttl_at,
-        &mut more.token,
-        &mut more.lease_ms,
-        &mut more.until,
-        &mut more.old_place,
-        &mut more.back_since,
-        &mut more.first_delivered_at,
-        &mut more.last_delivered_at,
-        &mut more.deliveries,
-        &mut more.budget_failures,
-        &mut more.budget_expiries,
-        &mut more.total_deliveries,
-        &mut more.failures,
-        &mut more.expiries,
-        &mut more.releases,
-    ]
-}
-
-/// The place of the token among them.
-const TOKEN: usize = 3;
-const BIT_REDRIVES: u64 = 1 << 17;
-const BIT_MAX_DELIVERIES: u64 = 1 << 18;
-const BIT_SETTLED: u64 = 1 << 19;
-const BIT_CONSUMER: u64 = 1 << 20;
-const BIT_REASON: u64 = 1 << 21;
-const BIT_ERROR: u64 = 1 << 22;
-const ALL_BITS: u64 = (1 << 23) - 1;
-
-/// Which of the numbers are times, near the batch's own: written as a difference to it.
-fn is_time(field: usize) -> bool {
-    matches!(field, 2 | 5..=9)
-}
-
-/// Writes a job with all that is known about it.
-pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, out: &mut Writer) {
-    let mut more = job.more().clone();
-    let mut bits = 0;
-    for (bit, field) in fields(&mut more).into_iter().enumerate() {
-        bits |= u64::from(*field > 0) << bit;
-    }
-    let flag = |on: bool, bit: u64| if on { bit } else { 0 };
-    bits |= flag(more.redrives > 0, BIT_REDRIVES)
-        | flag(more.own_max_deliveries.is_some(), BIT_MAX_DELIVERIES)
-        | flag(more.settled != Settled::No, BIT_SETTLED)
-        | flag(consumer.is_some(), BIT_CONSUMER)
-        | flag(more.reason.is_some(), BIT_REASON)
-        | flag(!more.error.is_empty(), BIT_ERROR);
-    out.id(job.id);
-    out.byte(job.state as u8);
-    out.byte(job.priority as u8);
-    out.time(job.place);
-    out.string(&job.payload);
-    out.number(bits);
-    for (bit, field) in fields(&mut more).into_iter().enumerate() {
-        match *field {
-            0 => {}
-            time if is_time(bit) => out.time(time),
-            number => out.number(number),
-        }
-    }
-    if more.redrives > 0 {
-        out.number(more.redrives);
-    }
-    if let Some(max) = more.own_max_deliveries {
-        out.number(max);
-    }
-    if more.settled != Settled::No {
-        out.byte(more.settled as u8);
-    }
-    if let Some(consumer) = consumer {
-        out.name(consumer);
-    }
-    if let Some(reason) = more.reason {
-        out.byte(reason as u8);
-    }
-    if !more.error.is_empty() {
-        out.error(&more.error);
-    }
-}
-
-fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
-    let id = from.id()?;
-    let state = State::from_number(from.byte()?).ok_or_else(|| from.wrong("an unknown state"))?;
-    let priority = priority(from)?;
-    let place = from.time()?;
-    let payload = from.string(MAX_PAYLOAD)?;
-    let bits = from.limited(ALL_BITS, "unknown fields of a job")?;
-    let mut more = More::default();
-    for (bit, field) in fields(&mut more).into_iter().enumerate() {
-        if bits & (1 << bit) == 0 {
-            continue;
-        }
-        *field = match bit {
-            _ if is_time(bit) => from.time()?,
-            TOKEN => from.limited(MAX_TOKEN, "a token out of range")?,
-            _ => from.number()?,
-        };
-        if *field == 0 {
-            return Err(from.wrong("a field that is there and 0"));
-        }
-    }
-    let has = |bit: u64| bits & bit > 0;
-    if has(BIT_REDRIVES) {
-        more.redrives = from.number()?;
-        if more.redrives == 0 {
-            return Err(from.wrong("a field that is there and 0"));
-        }
-    }
-    if has(BIT_MAX_DELIVERIES) {
-        more.own_max_deliveries = Some(from.limited(MAX_DELIVERIES, "a number of deliveries out of range")?);
-    }
-    if has(BIT_SETTLED) {
-        more.settled = Settled::from_number(from.byte()?)
-            .filter(|settled| *settled != Settled::No)
-            .ok_or_else(|| from.wrong("an unknown settlement"))?;
-    }
-    let consumer = if has(BIT_CONSUMER) { Some(Box::from(from.name()?)) } else { None };
-    if has(BIT_REASON) {
-        more.reason = Some(reason(from)?);
-    }
-    if has(BIT_ERROR) {
-        more.error = Box::from(from.error()?);
-        if more.error.is_empty() {
-            return Err(from.wrong("a field that is there and empty"));
-        }
-    }
-    let more = if bits == 0 { None } else { Some(Box::new(more)) };
-    let job = Job { id, place, payload: payload.into(), more, priority, state };
-    match crate::check::check_job(&job, consumer.is_some()) {
-        Ok(()) => Ok(Stored { job, consumer }),
-        Err(what) => Err(from.wrong(what)),
-    }
-}
-

@@ -1,10 +1,12 @@
 //! What time alone decides: due jobs, expired leases, times to live.
 
+use crate::dedup::Key;
 use crate::effects::{Effects, Run, Turn};
 use crate::id::JobId;
-use crate::job::{Job, Reason};
+use crate::job::{Job, Reason, State};
 use crate::limits::DUE_STEPS;
 use crate::op::Op;
+use crate::pause::{Pause, Side};
 use crate::queue::Queue;
 
 /// Which due work is to be done.
@@ -14,10 +16,19 @@ pub(crate) enum Scope {
     All,
     /// All but expired leases.
     NotLeases,
+    /// All but slots of schedules.
+    NotSlots,
+}
+
+/// A due decision: an op, or one that needs a key of its own to live on.
+enum Step {
+    Op(Op<'static>),
+    Windows(u64, Key),
+    GroupPause(Box<[u8]>),
 }
 
 /// Does the due work of a queue, at most `max_steps` jobs of it. True: there is more to do now.
-pub fn due(queue: &mut Queue, turn: &Turn, max_steps: u32, effects: &mut Effects) -> bool {
+pub fn due(queue: &mut Queue, turn: &Turn<'_>, max_steps: u32, effects: &mut Effects) -> bool {
     Run::new(queue, turn, effects).due(Scope::All, max_steps)
 }
 
@@ -29,22 +40,31 @@ impl Run<'_, '_> {
 
     fn due(&mut self, scope: Scope, max_steps: u32) -> bool {
         let mut left = max_steps;
-        while let Some((op, steps)) = self.due_step(scope, left) {
+        loop {
+            if left > 0 && scope != Scope::NotSlots && self.slot_step() {
+                left = left.saturating_sub(1);
+                continue;
+            }
+            let Some((step, steps)) = self.due_step(scope, left) else { break };
             if left == 0 {
                 return true;
             }
-            self.commit(&op);
+            match &step {
+                Step::Op(op) => self.commit(op),
+                Step::GroupPause(name) => self.commit(&Op::Pause { side: Side::Group(name), pause: None }),
+                Step::Windows(until, key) => self.commit(&Op::CloseWindows { until: *until, key }),
+            }
             left = left.saturating_sub(steps);
         }
-        false
+        self.queue.schedules.first().is_some_and(|(at, _)| at <= self.now())
     }
 
     /// The next due op, and how many jobs it is about (at most `room`, at least one).
-    fn due_step(&mut self, scope: Scope, room: u32) -> Option<(Op<'static>, u32)> {
+    fn due_step(&mut self, scope: Scope, room: u32) -> Option<(Step, u32)> {
         let now = self.now();
-        if scope == Scope::All && !self.turn.hold_expiry {
+        if scope != Scope::NotLeases && !self.turn.hold_expiry {
             if let Some(id) = self.expired() {
-                return Some((self.expiry_of(id)?, 1));
+                return Some((Step::Op(self.expiry_of(id)?), 1));
             }
         }
         if let Some(((due, id), _)) = self.queue.delayed.first().filter(|((due, _), _)| *due <= now) {
@@ -54,10 +74,51 @@ impl Run<'_, '_> {
                 last = key;
                 jobs = jobs.saturating_add(1);
             }
-            return Some((Op::Promote { due: last.0, id: last.1 }, jobs));
+            return Some((Step::Op(Op::Promote { due: last.0, id: last.1 }), jobs));
         }
-        let ((_, id), _) = self.queue.ttl.first().filter(|((at, _), _)| *at <= now)?;
-        Some((Op::Bury { id, reason: Reason::Ttl, error: None }, 1))
+        if let Some(((_, id), _)) = self.queue.ttl.first().filter(|((at, _), _)| *at <= now) {
+            return Some((Step::Op(Op::Bury { id, reason: Reason::Ttl, error: None }), 1));
+        }
+        if let Some((until, key, jobs)) = self.queue.dedup.ended_windows(now, room) {
+            return Some((Step::Windows(until, key), jobs));
+        }
+        if let Some(step) = self.pause_over() {
+            return Some((step, 1));
+        }
+        if self.queue.groups.next_idle().is_some_and(|until| until <= now) {
+            return Some((Step::Op(Op::Tidy), room.max(1)));
+        }
+        self.retention_step().map(|op| (Step::Op(op), 1))
+    }
+
+    /// A pause whose time is over.
+    fn pause_over(&self) -> Option<Step> {
+        let now = self.now();
+        let over = |pause: &Option<Pause>| pause.as_ref().and_then(|pause| pause.until).is_some_and(|until| until <= now);
+        let end = |side| Some(Step::Op(Op::Pause { side, pause: None }));
+        match &self.queue.head {
+            head if over(&head.paused_out) => end(Side::Out),
+            head if over(&head.paused_in) => end(Side::In),
+            _ => {
+                let (_, group) = self.queue.groups.next_pause_end().filter(|(until, _)| *until <= now)?;
+                Some(Step::GroupPause(group.name.clone()))
+            }
+        }
+    }
+
+    /// What retention removes next.
+    fn retention_step(&self) -> Option<Op<'static>> {
+        let now = self.now();
+        let over = [State::Done, State::Dead].into_iter().find(|state| self.queue.retention_at(*state, now).is_some_and(|at| at <= now));
+        self.queue.oldest(over?).map(|(_, id)| Op::Discard { id })
+    }
+
+    /// After its own work, a request holds the bounds of retention.
+    pub(crate) fn retain(&mut self) {
+        for _ in 0..DUE_STEPS {
+            let Some(op) = self.retention_step() else { return };
+            self.commit(&op);
+        }
     }
 
     /// A lease that has expired: past its deadline, or further ahead than any lease reaches.
@@ -74,10 +135,10 @@ impl Run<'_, '_> {
         let policy = &self.queue.head.policy;
         let more = job.more();
         let expiries = more.budget_expiries.saturating_add(1);
-        if spent(more.deliveries, max_deliveries(job, self.queue)) || spent(expiries, policy.max_expiries) {
+        if spent(more.deliveries, max_deliveries(job, self.queue)) || spent(expiries, policy.max_expiries()) {
             return Some(Op::Bury { id, reason: Reason::ExpiredLease, error: None });
         }
-        let wait = if policy.expiry_backoff { policy.backoff_with_jitter_ms(expiries, self.random.next()) } else { 0 };
+        let wait = if policy.expiry_backoff() { policy.backoff_with_jitter_ms(expiries, self.random.next()) } else { 0 };
         Some(Op::Expire { id, due: in_future(wait, self.turn.now) })
     }
 }
@@ -89,7 +150,7 @@ pub(crate) fn spent(count: u64, limit: u64) -> bool {
 
 /// The limit of deliveries that holds for a job.
 pub(crate) fn max_deliveries(job: &Job, queue: &Queue) -> u64 {
-    job.more().own_max_deliveries.unwrap_or(queue.head.policy.max_deliveries)
+    job.more().own_max_deliveries.unwrap_or(queue.head.policy.max_deliveries())
 }
 
 /// A due time, unless the wait is 0.

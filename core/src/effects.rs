@@ -3,15 +3,18 @@
 use crate::apply::Applied;
 use crate::codec;
 use crate::id::JobId;
+use crate::job::State;
 use crate::op::{Event, Op};
 use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::random::Random;
+use crate::schedule::{NoCalendar, Slots};
+use crate::sink::Sink;
 use crate::wire::Writer;
 
 /// What the world looks like to one command: the shell fills it once.
-#[derive(Debug, Clone)]
-pub struct Turn {
+#[derive(Clone)]
+pub struct Turn<'a> {
     /// Unix ms.
     pub now: u64,
     /// Fresh random bits, for jitter.
@@ -24,8 +27,60 @@ pub struct Turn {
     pub incarnation: u64,
     /// The policy of a queue that PUSH makes.
     pub defaults: Policy,
+    /// The longest payload that is accepted: `rq.max-payload`.
+    pub max_payload: usize,
+    /// Schedules make no jobs now: the server is out of memory, or would evict them.
+    pub bar_slots: bool,
+    /// What knows calendars.
+    pub slots: &'a dyn Slots,
     /// Figures of this process, for INFO.
     pub local: Local,
+}
+
+impl Turn<'_> {
+    /// A turn at a time, with nothing else said: EVERY is known, CRON is not.
+    pub fn at(now: u64) -> Turn<'static> {
+        Turn {
+            now,
+            seed: 0,
+            hold_expiry: false,
+            may_block: false,
+            incarnation: 0,
+            defaults: Policy::default(),
+            max_payload: crate::limits::MAX_PAYLOAD,
+            bar_slots: false,
+            slots: &NoCalendar,
+            local: Local::default(),
+        }
+    }
+}
+
+/// How a job ended, for who waits for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It was finished; its result, if it is kept.
+    Done(Option<Box<[u8]>>),
+    /// It went to dead.
+    Dead,
+    /// It was removed.
+    Gone,
+}
+
+impl End {
+    /// Writes the reply of WAIT.
+    pub fn write(&self, out: &mut dyn Sink) {
+        let (state, result) = match self {
+            End::Gone => return out.null_array(),
+            End::Done(result) => (State::Done, result.as_deref()),
+            End::Dead => (State::Dead, None),
+        };
+        out.array(2);
+        out.text(state.name());
+        match result {
+            Some(result) => out.bulk(result),
+            None => out.null(),
+        }
+    }
 }
 
 /// Figures of this process only: in no snapshot, and on no replica.
@@ -35,6 +90,10 @@ pub struct Local {
     pub stale: u64,
     /// Waiting LEASE calls.
     pub blocked: u64,
+    /// Dropped duplicates.
+    pub duplicates: u64,
+    /// Pushes refused by MAXLIVE or MAXLIVEBYTES.
+    pub full: u64,
 }
 
 /// What one or several requests did. Reused: [`Effects::clear`].
@@ -43,7 +102,10 @@ pub struct Effects {
     batch: Writer,
     events: Vec<Event>,
     granted: Vec<(JobId, u64)>,
+    ended: Vec<(JobId, End)>,
+    watch_ends: bool,
     stale: u64,
+    duplicates: u64,
     nothing: u64,
 }
 
@@ -58,7 +120,10 @@ impl Effects {
         self.batch.clear();
         self.events.clear();
         self.granted.clear();
+        self.ended.clear();
+        self.watch_ends = false;
         self.stale = 0;
+        self.duplicates = 0;
         self.nothing = 0;
     }
 
@@ -81,6 +146,30 @@ impl Effects {
         &mut self.granted
     }
 
+    /// The jobs that ended, and how, if [`Effects::watch_ends`] asked for them.
+    pub fn ended(&self) -> &[(JobId, End)] {
+        &self.ended
+    }
+
+    /// From now on, tell which jobs end: somebody waits for some of this queue.
+    pub fn watch_ends(&mut self, watch: bool) {
+        self.watch_ends = watch;
+    }
+
+    /// Notes the end of a job.
+    pub(crate) fn watch(&mut self, op: &Op<'_>) {
+        if !self.watch_ends {
+            return;
+        }
+        let end = match op {
+            Op::Finish { id, keep } => Some((*id, End::Done(keep.map(Box::from)))),
+            Op::Bury { id, .. } => Some((*id, End::Dead)),
+            Op::Drop { id } => Some((*id, End::Gone)),
+            _ => None,
+        };
+        self.ended.extend(end);
+    }
+
     /// How many tokens were refused.
     pub fn stale(&self) -> u64 {
         self.stale
@@ -90,6 +179,17 @@ impl Effects {
     /// had diverged.
     pub fn misfits(&self) -> u64 {
         self.nothing
+    }
+
+    /// How many duplicates were dropped.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// A duplicate was dropped: nothing is stored, but it is told.
+    pub(crate) fn refused_duplicate(&mut self) {
+        self.duplicates = self.duplicates.saturating_add(1);
+        self.events.push(Event::Duplicate);
     }
 
     pub(crate) fn refused_token(&mut self) {
@@ -113,13 +213,13 @@ impl Effects {
 /// One request under way on one queue.
 pub(crate) struct Run<'q, 't> {
     pub(crate) queue: &'q mut Queue,
-    pub(crate) turn: &'t Turn,
+    pub(crate) turn: &'t Turn<'t>,
     pub(crate) effects: &'q mut Effects,
     pub(crate) random: Random,
 }
 
 impl<'q, 't> Run<'q, 't> {
-    pub(crate) fn new(queue: &'q mut Queue, turn: &'t Turn, effects: &'q mut Effects) -> Run<'q, 't> {
+    pub(crate) fn new(queue: &'q mut Queue, turn: &'t Turn<'t>, effects: &'q mut Effects) -> Run<'q, 't> {
         // Requests that share a batch must not share their jitter.
         let random = Random::new(turn.seed ^ effects.batch.bytes().len() as u64);
         Run { queue, turn, effects, random }
@@ -131,9 +231,22 @@ impl<'q, 't> Run<'q, 't> {
 
     /// Makes a decision a fact: into the batch, and onto the queue.
     pub(crate) fn commit(&mut self, op: &Op<'_>) {
+        self.commit_one(op);
+        // The end of a job lets go of the duplicate that was held behind it.
+        while let Some((ended, _)) = self.queue.dedup.next_pending() {
+            if !self.queue.head.last_id.has_next(self.turn.now, 1) {
+                break;
+            }
+            let id = self.queue.head.last_id.next(self.turn.now);
+            self.commit_one(&Op::Unhold { ended, id });
+        }
+    }
+
+    fn commit_one(&mut self, op: &Op<'_>) {
+        self.effects.watch(op);
         self.effects.record(op, self.turn.now);
         let applied = self.queue.apply_op(op, self.turn.now);
-        debug_assert!(applied != Applied::Nothing || matches!(op, Op::Create { .. }), "a decision that does not fit: {op:?}");
+        debug_assert!(applied != Applied::Nothing, "a decision that does not fit: {op:?}");
         self.effects.note(applied);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::pause::Pause;
+
 /// A refusal. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
@@ -20,6 +22,10 @@ pub enum Code {
     TooBig,
     /// ALTER on an absent key.
     NoQueue,
+    /// PAUSE IN.
+    Paused,
+    /// Back-pressure: MAXLIVE or MAXLIVEBYTES is reached.
+    Full,
 }
 
 impl Error {
@@ -52,6 +58,17 @@ impl Error {
         Error { code: Code::NoQueue, text: "there is no queue at this key: make it with RQ.CREATE or RQ.PUSH".into() }
     }
 
+    pub(crate) fn paused(pause: &Pause) -> Error {
+        let until = pause.until.map_or_else(|| "until RQ.RESUME IN".into(), |until| format!("until {until} (Unix ms)"));
+        let reason = if pause.reason.is_empty() { String::new() } else { format!(", the reason given being {}", quote(&pause.reason)) };
+        Error { code: Code::Paused, text: format!("the queue takes no jobs {until}{reason}: push again later") }
+    }
+
+    pub(crate) fn full(what: &str, held: u64, option: &str, max: Option<u64>) -> Error {
+        let max = max.unwrap_or(0);
+        Error { code: Code::Full, text: format!("the queue holds {held} live {what} and {option} is {max}: push again later, add workers, or raise it with RQ.ALTER") }
+    }
+
     pub(crate) fn too_big(what: &str, len: usize, max: usize) -> Error {
         Error { code: Code::TooBig, text: format!("{what} is {len} bytes long, at most {max} fit: store it elsewhere and push its address, or push fewer at a time") }
     }
@@ -63,6 +80,8 @@ impl fmt::Display for Error {
             Code::Err => "ERR",
             Code::TooBig => "TOOBIG",
             Code::NoQueue => "NOQUEUE",
+            Code::Full => "FULL",
+            Code::Paused => "PAUSED",
         };
         write!(f, "{code} {}", self.text)
     }

@@ -1,13 +1,17 @@
 //! From a checked request to its ops and its reply: the one path for all verbs.
 
 use crate::due::Scope;
-use crate::effects::{Effects, Run, Turn};
+use crate::effects::{Effects, End, Run, Turn};
 use crate::error::Error;
 use crate::id::JobId;
+use crate::job::State;
 use crate::op::Op;
+use crate::produce;
+use crate::policy::Policy;
 use crate::queue::Queue;
-use crate::request::{LeaseOptions, Request};
+use crate::request::{LeaseOptions, MultiLease, Request};
 use crate::sink::Sink;
+use crate::slots;
 use crate::view;
 
 /// How a request ended.
@@ -27,16 +31,31 @@ pub enum Outcome {
 pub fn execute(
     queue: &mut Queue,
     request: &Request<'_>,
-    turn: &Turn,
+    turn: &Turn<'_>,
     effects: &mut Effects,
     out: &mut dyn Sink,
 ) -> Result<Outcome, Error> {
     match request {
         Request::Get { id } => view::get(queue, *id, out),
+        Request::GetDedup { key } => view::get_dedup(queue, key, turn.now, out),
+        Request::Wait { id, block_ms } => match end_of(queue, *id) {
+            Some(end) => end.write(out),
+            None if block_ms.is_some() && turn.may_block => return Ok(Outcome::Wait(None)),
+            None => out.null_array(),
+        },
         Request::Peek { state, cursor, count, payload } => view::peek(queue, *state, *cursor, *count, *payload, out),
         Request::Len { state } => view::len(queue, *state, out),
+        Request::Schedules => view::schedules(queue, out),
+        Request::Groups { after, count } => view::groups(queue, *after, *count, turn, out),
+        Request::Consumers { after, count } => view::consumers(queue, *after, *count, out),
         Request::Info { .. } => view::info(queue, turn, out),
-        writes => return Run::new(queue, turn, effects).write(writes, out),
+        writes => {
+            admit(queue, writes, turn)?;
+            let mut run = Run::new(queue, turn, effects);
+            let outcome = run.write(writes, out);
+            run.retain();
+            return outcome;
+        }
     }
     Ok(Outcome::Replied)
 }
@@ -47,7 +66,7 @@ pub fn execute(
 /// A refusal: nothing was changed and nothing was written.
 pub fn execute_absent(
     request: &Request<'_>,
-    turn: &Turn,
+    turn: &Turn<'_>,
     effects: &mut Effects,
     out: &mut dyn Sink,
 ) -> Result<(Outcome, Option<Queue>), Error> {
@@ -56,14 +75,17 @@ pub fn execute_absent(
         (0..n).for_each(|_| out.int(-1));
     };
     match request {
-        Request::Push { .. } | Request::Create { .. } => {
+        Request::Push { .. } | Request::Create { .. } | Request::Pause { .. } | Request::Schedule { .. } => {
             let mut queue = Queue::new(turn.incarnation);
+            queue.head.policy = turn.defaults.clone();
+            admit(&queue, request, turn)?;
+            queue.head.policy = Policy::default();
             let mut run = Run::new(&mut queue, turn, effects);
             run.effects.record(&Op::Create { incarnation: turn.incarnation }, turn.now);
             run.queue.head.newest_ms = turn.now;
             for setting in turn.defaults.settings() {
                 // What a new queue has anyway is not told: a replica's new queue has it too.
-                if !Queue::new(0).head.policy.settings().contains(&setting) {
+                if !run.queue.head.policy.has(&setting) {
                     run.commit(&Op::Policy(setting));
                 }
             }
@@ -89,7 +111,7 @@ pub fn execute_absent(
             out.int(-1);
             out.null_array();
         }
-        Request::Ack { pairs } | Request::Nack { pairs, .. } | Request::Release { pairs, .. } | Request::Extend { pairs, .. } => {
+        Request::Ack { pairs, .. } | Request::Nack { pairs, .. } | Request::Release { pairs, .. } | Request::Extend { pairs, .. } => {
             per_pair(pairs.len(), out);
         }
         Request::Redrive { ids } => per_pair(ids.len(), out),
@@ -98,9 +120,10 @@ pub fn execute_absent(
             out.array(3);
             (0..3).for_each(|_| out.int(0));
         }
-        Request::Reap { .. } => out.array(0),
-        Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::Purge { .. } | Request::Len { .. } => out.int(0),
-        Request::Get { .. } | Request::Info { .. } => out.null_array(),
+        Request::Reap { .. } | Request::Schedules | Request::Groups { .. } | Request::Consumers { .. } => out.array(0),
+        Request::Resume { .. } | Request::Unschedule { .. } => out.int(0),
+        Request::ReleaseConsumer { .. } | Request::Del { .. } | Request::DelDedup { .. } | Request::Purge { .. } | Request::Trim { .. } | Request::Len { .. } => out.int(0),
+        Request::Get { .. } | Request::GetDedup { .. } | Request::Wait { .. } | Request::Info { .. } => out.null_array(),
         Request::Peek { .. } => {
             out.array(2);
             out.text("0");
@@ -111,8 +134,16 @@ pub fn execute_absent(
     Ok((Outcome::Replied, None))
 }
 
+fn admit(queue: &Queue, request: &Request<'_>, turn: &Turn<'_>) -> Result<(), Error> {
+    match request {
+        Request::Push { payloads, ties, .. } => produce::admit(queue, payloads, ties.dedup.as_ref(), turn),
+        Request::Schedule { plan, .. } => slots::check_plan(plan, turn),
+        _ => Ok(()),
+    }
+}
+
 /// Whether an empty LEASE waits instead of replying null.
-pub(crate) fn waits(options: &LeaseOptions, turn: &Turn) -> bool {
+pub(crate) fn waits(options: &LeaseOptions, turn: &Turn<'_>) -> bool {
     options.block_ms.is_some() && turn.may_block
 }
 
@@ -124,10 +155,15 @@ impl Run<'_, '_> {
                 return Err(Error::new("this queue has no job ids left: its last one is at the end of time"));
             }
         }
-        // REAP reports the leases that it ends, so it leaves them for itself.
-        self.due_first(if matches!(request, Request::Reap { .. }) { Scope::NotLeases } else { Scope::All });
+        self.due_first(match request {
+            // REAP reports the leases that it ends, so it leaves them for itself.
+            Request::Reap { .. } => Scope::NotLeases,
+            // A push has been promised its place, and a slot must not take it.
+            Request::Push { .. } => Scope::NotSlots,
+            _ => Scope::All,
+        });
         match request {
-            Request::Push { payloads, many, options } => self.push(payloads, *many, options, out),
+            Request::Push { payloads, many, options, ties } => self.push(payloads, *many, options, ties, out),
             Request::Lease { consumer, options } => {
                 self.take(consumer, options);
                 if self.effects.granted().is_empty() && waits(options, self.turn) {
@@ -135,14 +171,14 @@ impl Run<'_, '_> {
                 }
                 self.write_leases(options, out);
             }
-            Request::Ack { pairs } => {
+            Request::Ack { pairs, result } => {
                 out.array(pairs.len());
                 for (id, token) in pairs.iter() {
-                    out.int(self.ack(id, token));
+                    out.int(self.ack(id, token, *result));
                 }
             }
             Request::AckLease { id, token, consumer, options } => {
-                let code = self.ack(*id, *token);
+                let code = self.ack(*id, *token, None);
                 self.take(consumer, options);
                 if self.effects.granted().is_empty() && waits(options, self.turn) {
                     return Ok(Outcome::Wait(Some(code)));
@@ -180,7 +216,13 @@ impl Run<'_, '_> {
             Request::RedriveMany(many) => self.redrive_many(many, out),
             Request::Set { id, priority, when } => out.int(self.set(*id, *priority, *when)),
             Request::Del { ids } => out.uint(ids.iter().map(|id| self.del(id)).sum()),
+            Request::DelDedup { keys } => out.uint(keys.iter().map(|key| self.del_dedup(key)).sum()),
             Request::Purge { state, count, reason, before } => out.uint(self.purge(*state, *count, *reason, *before)),
+            Request::Trim { bound, count } => out.uint(self.trim(*bound, *count)),
+            Request::Schedule { name, plan } => self.schedule(name, plan, out),
+            Request::Unschedule { names } => out.uint(names.iter().map(|name| self.unschedule(name)).sum()),
+            Request::Pause { side, for_ms, reason } => self.pause(*side, *for_ms, reason, out),
+            Request::Resume { side } => out.int(i64::from(self.resume(*side))),
             Request::Create { settings } => {
                 self.set_policy(settings);
                 out.int(0);
@@ -189,7 +231,15 @@ impl Run<'_, '_> {
                 self.set_policy(settings);
                 out.ok();
             }
-            Request::Get { .. } | Request::Peek { .. } | Request::Len { .. } | Request::Info { .. } => {}
+            Request::Get { .. }
+            | Request::GetDedup { .. }
+            | Request::Peek { .. }
+            | Request::Len { .. }
+            | Request::Wait { .. }
+            | Request::Schedules
+            | Request::Groups { .. }
+            | Request::Consumers { .. }
+            | Request::Info { .. } => {}
         }
         Ok(Outcome::Replied)
     }
@@ -201,6 +251,8 @@ pub struct Waiter {
     consumer: Box<[u8]>,
     options: LeaseOptions,
     code: Option<i64>,
+    /// MLEASE: the reply names the key that had something.
+    names_key: bool,
 }
 
 impl Waiter {
@@ -208,15 +260,20 @@ impl Waiter {
     pub fn new(request: &Request<'_>, code: Option<i64>) -> Option<Waiter> {
         match request {
             Request::Lease { consumer, options } | Request::AckLease { consumer, options, .. } => {
-                Some(Waiter { consumer: Box::from(*consumer), options: *options, code })
+                Some(Waiter { consumer: Box::from(*consumer), options: *options, code, names_key: false })
             }
             _ => None,
         }
     }
 
-    /// How long it waits, in ms; 0: for ever.
-    pub fn block_ms(&self) -> u64 {
-        self.options.block_ms.unwrap_or(0)
+    /// One that takes from the first of several queues, for MLEASE.
+    pub fn of_many(request: &MultiLease<'_>) -> Waiter {
+        Waiter { consumer: request.consumer.into(), options: request.options, code: None, names_key: true }
+    }
+
+    /// How long it waits, in ms; 0: for ever. None: not at all.
+    pub fn block_ms(&self) -> Option<u64> {
+        self.options.block_ms
     }
 
     /// Leases what there is to it and writes the reply that it waits for. False: there was
@@ -224,7 +281,7 @@ impl Waiter {
     /// gone before it reads the reply, [`give_back`] returns it unspent. What a client waits for never does the due work of
     /// others, so this changes no other job, except that one whose time to live is over goes to
     /// dead instead of being leased.
-    pub fn grant(&self, queue: &mut Queue, turn: &Turn, effects: &mut Effects, out: &mut dyn Sink) -> bool {
+    pub fn grant(&self, key: &[u8], queue: &mut Queue, turn: &Turn<'_>, effects: &mut Effects, out: &mut dyn Sink) -> bool {
         let mut run = Run::new(queue, turn, effects);
         run.take(&self.consumer, &self.options);
         if run.effects.granted().is_empty() {
@@ -233,6 +290,10 @@ impl Waiter {
         if let Some(code) = self.code {
             out.array(2);
             out.int(code);
+        }
+        if self.names_key {
+            out.array(2);
+            out.bulk(key);
         }
         run.write_leases(&self.options, out);
         true
@@ -248,9 +309,19 @@ impl Waiter {
     }
 }
 
+/// How a job has ended; None: it is still to be done.
+pub fn end_of(queue: &Queue, id: JobId) -> Option<End> {
+    match queue.job(id).map(|job| (job.state, job.more())) {
+        None => Some(End::Gone),
+        Some((State::Done, more)) => Some(End::Done(Some(more.result.clone()))),
+        Some((State::Dead, _)) => Some(End::Dead),
+        Some(_) => None,
+    }
+}
+
 /// Gives back the leases of a grant whose reply nobody could read: unspent, as RELEASE does. What
 /// has been settled or leased anew since is left alone.
-pub fn give_back(queue: &mut Queue, leases: &[(JobId, u64)], turn: &Turn, effects: &mut Effects) {
+pub fn give_back(queue: &mut Queue, leases: &[(JobId, u64)], turn: &Turn<'_>, effects: &mut Effects) {
     let mut run = Run::new(queue, turn, effects);
     for (id, token) in leases {
         run.release(*id, *token, None);

@@ -1,6 +1,9 @@
 //! A job and all that is known about it.
 
+use crate::dedup::Key;
+use crate::groups::GroupId;
 use crate::id::JobId;
+use crate::schedule::Name;
 
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +24,9 @@ impl State {
     /// All states, in the order of their numbers.
     pub const ALL: [State; 5] = [State::Ready, State::Delayed, State::Leased, State::Dead, State::Done];
 
+    /// The states of jobs that are still to be done.
+    pub const LIVE: [State; 3] = [State::Ready, State::Delayed, State::Leased];
+
     /// Its name in replies.
     pub fn name(self) -> &'static str {
         match self {
@@ -39,6 +45,11 @@ impl State {
 
     pub(crate) fn from_number(n: u8) -> Option<State> {
         State::ALL.get(usize::from(n)).copied()
+    }
+
+    /// Whether it is still to be done.
+    pub fn is_live(self) -> bool {
+        State::LIVE.contains(&self)
     }
 
     /// Whether it waits to be leased.
@@ -96,11 +107,13 @@ pub(crate) enum Settled {
     Buried,
     /// RELEASE said 1.
     Released,
+    /// ACK said 1, and the job is kept.
+    Finished,
 }
 
 impl Settled {
     pub(crate) fn from_number(n: u8) -> Option<Settled> {
-        [Settled::No, Settled::Retried, Settled::Buried, Settled::Released].get(usize::from(n)).copied()
+        [Settled::No, Settled::Retried, Settled::Buried, Settled::Released, Settled::Finished].get(usize::from(n)).copied()
     }
 }
 
@@ -134,7 +147,7 @@ pub(crate) struct More {
     pub(crate) consumer: Option<NameId>,
     /// The lease it was given last, in ms; 0: never leased.
     pub(crate) lease_ms: u64,
-    /// Leased: the deadline. Dead: when it died. Else 0. Unix ms.
+    /// Leased: the deadline. Dead, done: since when. Else 0. Unix ms.
     pub(crate) until: u64,
     /// The place it had before it was leased.
     pub(crate) old_place: u64,
@@ -154,6 +167,15 @@ pub(crate) struct More {
     pub(crate) redrives: u64,
     pub(crate) reason: Option<Reason>,
     pub(crate) error: Box<[u8]>,
+    pub(crate) group: Option<GroupId>,
+    /// The schedule that made it.
+    pub(crate) schedule: Option<Name>,
+    /// The dedup key it was pushed with; it may be another job's by now.
+    pub(crate) dedup: Option<Key>,
+    /// WINDOW of that key in ms; 0: it is the job's until it ends.
+    pub(crate) dedup_window_ms: u64,
+    /// What ACK left with a finished job.
+    pub(crate) result: Box<[u8]>,
     /// Neighbours among the leases of its consumer; not stored.
     pub(crate) links: Links,
 }
@@ -192,8 +214,14 @@ impl Job {
         Some(self.more().ttl_at).filter(|at| *at > 0)
     }
 
+    /// Payload bytes.
     pub(crate) fn size(&self) -> u64 {
         self.payload.len() as u64
+    }
+
+    /// The bytes that limits and INFO count: of payload and result.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.size().saturating_add(self.more().result.len() as u64)
     }
 }
 

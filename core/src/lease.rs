@@ -1,5 +1,6 @@
 //! LEASE: which jobs, with which token, for how long.
 
+use crate::choose::Choice;
 use crate::effects::Run;
 use crate::id::IdText;
 use crate::job::Reason;
@@ -14,9 +15,17 @@ impl Run<'_, '_> {
     pub(crate) fn take(&mut self, consumer: &[u8], options: &LeaseOptions) {
         let now = self.now();
         self.effects.granted_mut().clear();
+        self.queue.groups.wake(now);
         let (mut bytes, mut passed_over) = (0u64, 0u32);
-        while (self.effects.granted().len() as u64) < options.count {
-            let Some(((_, _, id), slot)) = self.queue.ready.first() else { break };
+        while (self.effects.granted().len() as u64) < options.count && self.queue.barred(now).is_none() {
+            let (id, slot) = match self.queue.choose(now) {
+                None => break,
+                Some(Choice::Job((_, _, id), slot)) => (id, slot),
+                Some(Choice::Barred(group, why)) => {
+                    self.queue.groups.park(group, why);
+                    continue;
+                }
+            };
             let Some(job) = self.queue.jobs.get(slot) else { break };
             if job.ttl_at().is_some_and(|at| at <= now) {
                 if passed_over >= DUE_STEPS {
@@ -31,7 +40,7 @@ impl Run<'_, '_> {
                 break;
             }
             let lease_ms = match job.more().own_lease_ms {
-                0 => options.lease_ms.unwrap_or(self.queue.head.policy.lease_ms),
+                0 => options.lease_ms.unwrap_or(self.queue.head.policy.lease_ms()),
                 own => own,
             };
             let token = self.next_token();

@@ -20,6 +20,8 @@ pub const MAX_STORED_TOKEN: u64 = MAX_TOKEN - (1 << 40);
 pub const MAX_DELIVERIES: u64 = 1_000_000_000;
 /// The most jobs that one LEASE hands out, and the bound of COUNT elsewhere.
 pub const MAX_COUNT: u64 = 10_000;
+/// The most keys of one MLEASE.
+pub const MAX_KEYS: u64 = 1_000;
 /// LEASE without MAXBYTES stops when its payloads come to this much, so that a large COUNT cannot
 /// fill the server's memory with one reply.
 pub const LEASE_BYTES: u64 = 64 << 20;

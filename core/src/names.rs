@@ -1,6 +1,7 @@
 //! Consumers' names, stored once per queue for as long as a job remembers them.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use crate::job::{NameId, Slot};
 
@@ -19,8 +20,9 @@ pub(crate) struct Name {
     pub(crate) text: Box<[u8]>,
     /// How many jobs remember it.
     pub(crate) jobs: u64,
-    /// The first of the jobs that it has leased.
+    /// The first of the jobs that it has leased, and how many these are.
     pub(crate) leased: Option<Slot>,
+    pub(crate) leases: u64,
 }
 
 impl Names {
@@ -32,7 +34,7 @@ impl Names {
             }
             return id;
         }
-        let name = Name { text: text.into(), jobs: 1, leased: None };
+        let name = Name { text: text.into(), jobs: 1, leased: None, leases: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 if let Some(place) = self.names.get_mut(id as usize) {
@@ -79,6 +81,12 @@ impl Names {
 
     pub(crate) fn find(&self, text: &[u8]) -> Option<&Name> {
         self.get(*self.ids.get(text)?)
+    }
+
+    /// Names in order, from the first one after `after`.
+    pub(crate) fn after(&self, after: Option<&[u8]>) -> impl Iterator<Item = &Name> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.ids.range::<[u8], _>((from, Bound::Unbounded)).filter_map(|(_, id)| self.get(*id))
     }
 
     /// All names with their numbers.

@@ -1,10 +1,15 @@
 //! The ops: decided facts, with absolute times. All that ever changes a queue is one of them.
 
+use crate::dedup::Owner;
+use crate::groups::Turns;
 use crate::id::JobId;
 use crate::job::{Job, Reason};
+use crate::pause::{Pause, Side};
 use crate::policy::Setting;
 use crate::queue::Header;
+use crate::rate::Grants;
 use crate::request::JobOptions;
+use crate::schedule::{NoJob, Schedule};
 
 /// One change of a queue. `apply` knows no clock: `now` is the time of the batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,11 +23,11 @@ pub(crate) enum Op<'a> {
     /// An option was set.
     Policy(Setting),
     /// A job was pushed, ready (`due` None) or delayed.
-    Push { id: JobId, due: Option<u64>, options: JobOptions, payload: &'a [u8] },
+    Push { id: JobId, contents: Contents<'a> },
     /// A job was handed to a consumer until `deadline`.
     Lease { id: JobId, token: u64, lease_ms: u64, consumer: &'a [u8] },
-    /// A job was acknowledged.
-    Finish { id: JobId },
+    /// A job was acknowledged, and is kept with its result, or is gone.
+    Finish { id: JobId, keep: Option<&'a [u8]> },
     /// NACK: tried again, at once or at `due`.
     Retry { id: JobId, due: Option<u64>, error: Option<&'a [u8]> },
     /// A job went to dead. `error` is given by NACK only.
@@ -43,6 +48,77 @@ pub(crate) enum Op<'a> {
     Set { id: JobId, priority: Option<i8>, due: Option<Due> },
     /// A job was removed by its owner.
     Drop { id: JobId },
+    /// DEDUP REPLACE: what waits under a key got new contents.
+    Replace { id: JobId, priority: i8, due: Option<Due>, window_ms: u64, payload: &'a [u8] },
+    /// A duplicate is held behind the job that has its key.
+    Hold { contents: Contents<'a> },
+    /// What was held behind a job that has ended was pushed.
+    Unhold { ended: JobId, id: JobId },
+    /// All windows up to this one are over.
+    CloseWindows { until: u64, key: &'a [u8] },
+    /// A key was given up by its owner, whose job is gone.
+    Forget { key: &'a [u8] },
+    /// A pause began (or changed), or ended.
+    Pause { side: Side<'a>, pause: Option<Pause> },
+    /// Groups that nothing needs any more were forgotten.
+    Tidy,
+    /// Turns and grants, from a snapshot.
+    Turns(Box<QueueTurns>),
+    /// A group with its pause, turns and grants, from a snapshot.
+    Group { name: &'a [u8], state: Box<GroupState> },
+    /// A schedule was made or changed, or is part of a snapshot.
+    Schedule { name: &'a [u8], schedule: Box<Schedule> },
+    /// A schedule was removed.
+    Unschedule { name: &'a [u8] },
+    /// A slot of a schedule came.
+    Slot { name: &'a [u8], job: SlotJob, next: Option<u64>, burst: u64 },
+    /// A key with its owner and what is held, from a snapshot.
+    Key { key: &'a [u8], owner: Box<Owner> },
+    /// A finished or dead job was removed by retention or TRIM.
+    Discard { id: JobId },
+}
+
+/// What is pushed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Contents<'a> {
+    /// When it is due, Unix ms; None: at once.
+    pub(crate) due: Option<u64>,
+    pub(crate) options: JobOptions,
+    pub(crate) group: Option<&'a [u8]>,
+    pub(crate) dedup: Option<DedupKey<'a>>,
+    pub(crate) payload: &'a [u8],
+}
+
+/// The job of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotJob {
+    /// It was made, for the slot of this time.
+    Made { id: JobId, slot: u64 },
+    /// There is none.
+    None(NoJob),
+}
+
+/// What a snapshot says about turns and rates.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct QueueTurns {
+    pub(crate) counter: u64,
+    pub(crate) bare: Turns,
+    pub(crate) grants: Grants,
+}
+
+/// What a snapshot says about a group.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GroupState {
+    pub(crate) pause: Option<Pause>,
+    pub(crate) turns: Turns,
+    pub(crate) grants: Grants,
+}
+
+/// A dedup key, and its WINDOW in ms or 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DedupKey<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) window_ms: u64,
 }
 
 /// A new time for a waiting job.
@@ -59,6 +135,7 @@ pub(crate) enum Due {
 pub(crate) struct Stored {
     pub(crate) job: Job,
     pub(crate) consumer: Option<Box<[u8]>>,
+    pub(crate) group: Option<Box<[u8]>>,
 }
 
 impl PartialEq for Stored {
@@ -66,7 +143,7 @@ impl PartialEq for Stored {
         let same = |a: &Job, b: &Job| {
             (a.id, a.place, a.priority, a.state, &a.payload, a.more()) == (b.id, b.place, b.priority, b.state, &b.payload, b.more())
         };
-        same(&self.job, &other.job) && self.consumer == other.consumer
+        same(&self.job, &other.job) && self.consumer == other.consumer && self.group == other.group
     }
 }
 
@@ -75,6 +152,7 @@ impl PartialEq for Stored {
 #[allow(missing_docs, reason = "named as the keyspace events")]
 pub enum Event {
     Push,
+    Duplicate,
     Lease,
     Ack,
     Nack,
@@ -83,6 +161,7 @@ pub enum Event {
     Dead,
     Redrive,
     Del,
+    Drop,
 }
 
 impl Event {
@@ -90,6 +169,7 @@ impl Event {
     pub fn name(self) -> &'static str {
         match self {
             Event::Push => "rq.push",
+            Event::Duplicate => "rq.duplicate",
             Event::Lease => "rq.lease",
             Event::Ack => "rq.ack",
             Event::Nack => "rq.nack",
@@ -98,6 +178,7 @@ impl Event {
             Event::Dead => "rq.dead",
             Event::Redrive => "rq.redrive",
             Event::Del => "rq.del",
+            Event::Drop => "rq.drop",
         }
     }
 }

@@ -2,11 +2,16 @@
 
 use std::cmp::Reverse;
 
+use crate::dedup::Dedup;
+use crate::groups::Groups;
 use crate::id::JobId;
 use crate::job::{Job, Links, NameId, Reason, Slot, State};
 use crate::names::Names;
+use crate::pause::{Pause, Side};
 use crate::policy::Policy;
-use crate::ready::{Ready, ReadyKey};
+use crate::rate::Grants;
+use crate::ready::{merge, Ready, ReadyKey};
+use crate::schedule::Schedules;
 use crate::slab::Slab;
 use crate::sorted::Sorted;
 
@@ -25,6 +30,9 @@ pub struct Totals {
     pub released: u64,
     pub dead: u64,
     pub redriven: u64,
+    pub dead_dropped: u64,
+    pub trimmed: u64,
+    pub slots_skipped: u64,
 }
 
 /// What a queue knows beside its jobs.
@@ -40,7 +48,20 @@ pub(crate) struct Header {
     /// The longest lease it ever gave: a deadline further ahead than that has expired, because
     /// the clock must have stepped back.
     pub(crate) longest_lease_ms: u64,
+    pub(crate) paused_out: Option<Pause>,
+    pub(crate) paused_in: Option<Pause>,
     pub(crate) totals: Totals,
+}
+
+/// Why nothing is leased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// A pause.
+    Paused,
+    /// CONCURRENCY.
+    Concurrency,
+    /// RATE, until this time, Unix ms.
+    RateUntil(u64),
 }
 
 /// A queue with all its jobs: the value of one key.
@@ -59,9 +80,15 @@ pub struct Queue {
     /// been extended past all others.
     pub(crate) held_since: Sorted<(u64, JobId), ()>,
     pub(crate) dead: [ByTime; 4],
+    pub(crate) done: ByTime,
     /// Waiting jobs with a TTL, by the time at which they go to dead.
     pub(crate) ttl: ByTime,
     pub(crate) names: Names,
+    pub(crate) dedup: Dedup,
+    pub(crate) groups: Groups,
+    pub(crate) schedules: Schedules,
+    /// When leases were granted, for RATE.
+    pub(crate) grants: Grants,
     /// Payload bytes by state.
     pub(crate) bytes: [u64; 5],
     /// How many delayed jobs were delivered in this budget.
@@ -81,6 +108,8 @@ impl Queue {
                 last_token: 0,
                 newest_ms: 0,
                 longest_lease_ms: 0,
+                paused_out: None,
+                paused_in: None,
                 totals: Totals::default(),
             },
             jobs: Slab::new(),
@@ -90,8 +119,13 @@ impl Queue {
             leased: Sorted::new(),
             held_since: Sorted::new(),
             dead: [Sorted::new(), Sorted::new(), Sorted::new(), Sorted::new()],
+            done: Sorted::new(),
             ttl: Sorted::new(),
             names: Names::default(),
+            dedup: Dedup::default(),
+            groups: Groups::new(),
+            schedules: Schedules::default(),
+            grants: Grants::default(),
             bytes: [0; 5],
             retrying: 0,
             with_more: 0,
@@ -113,25 +147,71 @@ impl Queue {
         &self.head.policy
     }
 
+    /// Since when the job that has been ready for the longest time is ready, Unix ms.
+    pub fn oldest_ready_ms(&self) -> Option<u64> {
+        self.ready.oldest_since()
+    }
+
     /// The number of jobs in all states.
     pub fn jobs(&self) -> usize {
         self.by_id.len()
     }
 
-    /// Whether a job could be leased now.
-    pub fn has_ready(&self) -> bool {
-        self.ready.len() > 0
+    /// Whether it is worth trying to lease at `now`.
+    pub fn may_lease(&self, now: u64) -> bool {
+        self.barred(now).is_none() && (self.ready.len() > 0 || self.groups.any_in_turn(now))
+    }
+
+    /// Why nothing at all is leased at `now`, however much is ready.
+    pub(crate) fn barred(&self, now: u64) -> Option<Held> {
+        if Pause::on(self.head.paused_out.as_ref(), now).is_some() {
+            return Some(Held::Paused);
+        }
+        if self.is_at_concurrency() {
+            return Some(Held::Concurrency);
+        }
+        self.grants.barred_until(now, self.head.policy.rate()).map(Held::RateUntil)
+    }
+
+    /// A pause that was set and not ended yet; its time may be over.
+    pub(crate) fn pause(&self, side: Side<'_>) -> Option<&Pause> {
+        match side {
+            Side::Out => self.head.paused_out.as_ref(),
+            Side::In => self.head.paused_in.as_ref(),
+            Side::Group(name) => self.groups.get(self.groups.find(name)?)?.pause.as_ref(),
+        }
+    }
+
+    /// Whether as many leases are out as CONCURRENCY allows.
+    pub(crate) fn is_at_concurrency(&self) -> bool {
+        self.head.policy.concurrency().is_some_and(|limit| self.leased.len() as u64 >= limit)
+    }
+
+    /// Ready jobs in the order of PEEK: priority, place, id.
+    pub(crate) fn ready_after(&self, after: Option<ReadyKey>) -> impl Iterator<Item = (ReadyKey, Slot)> + '_ {
+        merge(self.ready.after(after), self.groups.ready_after(after))
     }
 
     /// The number of jobs in a state.
     pub fn count(&self, state: State) -> usize {
         match state {
-            State::Ready => self.ready.len(),
+            State::Ready => self.ready.len().saturating_add(self.groups.ready()),
             State::Delayed => self.delayed.len(),
             State::Leased => self.leased.len(),
             State::Dead => self.dead.iter().fold(0, |sum, dead| sum.saturating_add(dead.len())),
-            State::Done => 0,
+            State::Done => self.done.len(),
         }
+    }
+
+    /// The number of jobs that are ready, delayed or leased.
+    pub(crate) fn live(&self) -> u64 {
+        State::LIVE.into_iter().fold(0, |sum, state| sum.saturating_add(self.count(state) as u64))
+    }
+
+    /// Their bytes, and those of held duplicates.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        let (_, held) = self.dedup.held();
+        State::LIVE.into_iter().filter_map(|state| self.bytes.get(state as usize)).fold(held, |sum, bytes| sum.saturating_add(*bytes))
     }
 
     /// The number of dead jobs by reason.
@@ -149,7 +229,40 @@ impl Queue {
         let expiry = expiry.map(|at| at.max(no_expiry_before));
         let due = self.delayed.first().map(|((at, _), _)| at);
         let ttl = self.ttl.first().map(|((at, _), _)| at);
-        [expiry, due, ttl].into_iter().flatten().min()
+        let ready = self.count(State::Ready) > 0;
+        // What only opens a door is an event if somebody may be waiting behind it, and once.
+        let reopens = match self.barred(now).filter(|_| ready) {
+            Some(Held::RateUntil(at)) => Some(at),
+            Some(_) => None,
+            None => self.groups.next_wake(now),
+        };
+        let pauses = [&self.head.paused_out, &self.head.paused_in].into_iter().flatten().filter_map(|pause| pause.until).min();
+        let group_pause = self.groups.next_pause_end().map(|(at, _)| at);
+        let slot = self.schedules.first().map(|(at, _)| at);
+        let window = self.dedup.first_window().map(|(at, _)| *at);
+        let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now)).min();
+        [expiry, due, ttl, slot, window, retention, reopens, pauses, group_pause, self.groups.next_idle()].into_iter().flatten().min()
+    }
+
+    /// The oldest job that is finished or dead, and since when it is.
+    pub(crate) fn oldest(&self, state: State) -> Option<(u64, JobId)> {
+        match state {
+            State::Done => self.done.first().map(|(key, _)| key),
+            State::Dead => self.dead.iter().filter_map(|dead| dead.first()).map(|(key, _)| key).min(),
+            _ => None,
+        }
+    }
+
+    /// When retention removes the oldest finished or dead job, Unix ms; in the past: now.
+    pub(crate) fn retention_at(&self, state: State, now: u64) -> Option<u64> {
+        let (since, _) = self.oldest(state)?;
+        let (count, bytes, ms) = self.head.policy.retention(state)?;
+        let held = self.bytes.get(state as usize).copied().unwrap_or(0);
+        let over = |bound: Option<u64>, value: u64| bound.is_some_and(|bound| value > bound || bound == 0);
+        if over(count, self.count(state) as u64) || over(bytes, held) {
+            return Some(now);
+        }
+        ms.map(|ms| since.saturating_add(ms))
     }
 
     /// Whether a deadline is further ahead than any lease reaches.
@@ -162,7 +275,7 @@ impl Queue {
         let payloads = self.bytes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
         let jobs = self.jobs();
         let more = std::mem::size_of::<crate::job::More>().saturating_add(8);
-        let orders = [&self.delayed, &self.leased, &self.ttl].into_iter().chain(&self.dead);
+        let orders = [&self.delayed, &self.leased, &self.done, &self.ttl].into_iter().chain(&self.dead);
         let parts = [
             std::mem::size_of::<Queue>(),
             usize::try_from(payloads).unwrap_or(usize::MAX),
@@ -174,6 +287,10 @@ impl Queue {
             self.ready.bytes(),
             self.names.bytes(),
             self.held_since.bytes(),
+            self.dedup.bytes(),
+            self.groups.bytes(),
+            self.schedules.bytes(),
+            self.grants.bytes(),
             orders.fold(0, |sum, order| sum.saturating_add(order.bytes())),
         ];
         parts.into_iter().fold(0, usize::saturating_add)
@@ -194,6 +311,10 @@ impl Queue {
         self.jobs.get(self.slot_of(id)?)
     }
 
+    pub(crate) fn group(&self, job: &Job) -> Option<&[u8]> {
+        Some(&self.groups.get(job.more().group?)?.name)
+    }
+
     pub(crate) fn consumer(&self, job: &Job) -> Option<&[u8]> {
         Some(&self.names.get(job.more().consumer?)?.text)
     }
@@ -201,22 +322,42 @@ impl Queue {
     /// Puts a job into the order of its state. Its fields say which and where.
     pub(crate) fn link(&mut self, slot: Slot) {
         let Some(job) = self.jobs.get(slot) else { return };
-        let (id, state, size, more) = (job.id, job.state, job.size(), job.more());
+        let (id, state, size, more) = (job.id, job.state, job.bytes(), job.more());
         let (until, deliveries, reason, consumer) = (more.until, more.deliveries, more.reason, more.consumer);
-        let delivered_at = more.last_delivered_at;
+        let (delivered_at, group, token, place) = (more.last_delivered_at, more.group, more.token, job.place);
         let ttl_at = job.ttl_at();
         if let Some(bytes) = self.bytes.get_mut(state as usize) {
             *bytes = bytes.saturating_add(size);
         }
         match state {
-            State::Ready => self.ready.insert(ready_key(job), back_since(job), slot),
+            State::Ready => {
+                let (key, since) = (ready_key(job), back_since(job));
+                match group {
+                    Some(group) => {
+                        self.ready.since.insert((since.unwrap_or(key.1), id), ());
+                        self.groups.insert_ready(group, key, slot);
+                    }
+                    None => {
+                        if !self.groups.is_empty() && !self.ready.has_priority(key.0) {
+                            self.groups.bare_arrives(key.0);
+                        }
+                        self.ready.insert(key, since, slot);
+                    }
+                }
+            }
             State::Delayed => {
-                self.delayed.insert((job.place, id), slot);
+                if let (Some(group), true) = (group, token > 0) {
+                    self.groups.count_retrying(group, true);
+                }
+                self.delayed.insert((place, id), slot);
                 self.retrying = self.retrying.saturating_add(u64::from(deliveries > 0));
             }
             State::Leased => {
                 self.leased.insert((until, id), slot);
                 self.held_since.insert((delivered_at, id), ());
+                if let Some(group) = group {
+                    self.groups.count_leased(group, true);
+                }
                 self.link_lease(slot, consumer);
             }
             State::Dead => {
@@ -224,7 +365,9 @@ impl Queue {
                     dead.insert((until, id), slot);
                 }
             }
-            State::Done => {}
+            State::Done => {
+                self.done.insert((until, id), slot);
+            }
         }
         if let (true, Some(at)) = (state.waits(), ttl_at) {
             self.ttl.insert((at, id), slot);
@@ -234,22 +377,37 @@ impl Queue {
     /// Takes a job out of the order of its state, before its fields change.
     pub(crate) fn unlink(&mut self, slot: Slot) {
         let Some(job) = self.jobs.get(slot) else { return };
-        let (id, state, size, more) = (job.id, job.state, job.size(), job.more());
+        let (id, state, size, more) = (job.id, job.state, job.bytes(), job.more());
         let (until, deliveries, reason) = (more.until, more.deliveries, more.reason);
-        let delivered_at = more.last_delivered_at;
+        let (delivered_at, group, token, place) = (more.last_delivered_at, more.group, more.token, job.place);
         let ttl_at = job.ttl_at();
         if let Some(bytes) = self.bytes.get_mut(state as usize) {
             *bytes = bytes.saturating_sub(size);
         }
         match state {
-            State::Ready => self.ready.remove(ready_key(job), back_since(job)),
+            State::Ready => {
+                let (key, since) = (ready_key(job), back_since(job));
+                match group {
+                    Some(group) => {
+                        self.ready.since.remove(&(since.unwrap_or(key.1), id));
+                        self.groups.remove_ready(group, key);
+                    }
+                    None => self.ready.remove(key, since),
+                }
+            }
             State::Delayed => {
-                self.delayed.remove(&(job.place, id));
+                if let (Some(group), true) = (group, token > 0) {
+                    self.groups.count_retrying(group, false);
+                }
+                self.delayed.remove(&(place, id));
                 self.retrying = self.retrying.saturating_sub(u64::from(deliveries > 0));
             }
             State::Leased => {
                 self.leased.remove(&(until, id));
                 self.held_since.remove(&(delivered_at, id));
+                if let Some(group) = group {
+                    self.groups.count_leased(group, false);
+                }
                 self.unlink_lease(slot);
             }
             State::Dead => {
@@ -257,7 +415,9 @@ impl Queue {
                     dead.remove(&(until, id));
                 }
             }
-            State::Done => {}
+            State::Done => {
+                self.done.remove(&(until, id));
+            }
         }
         if let (true, Some(at)) = (state.waits(), ttl_at) {
             self.ttl.remove(&(at, id));
@@ -267,6 +427,7 @@ impl Queue {
     /// Puts a leased job at the head of its consumer's list.
     fn link_lease(&mut self, slot: Slot, consumer: Option<NameId>) {
         let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) else { return };
+        name.leases = name.leases.saturating_add(1);
         let after = name.leased.replace(slot);
         if let Some(job) = self.jobs.get_mut(slot) {
             job.more_mut().links = Links { before: None, after };
@@ -280,6 +441,9 @@ impl Queue {
         let Some(job) = self.jobs.get_mut(slot) else { return };
         let more = job.more_mut();
         let (links, consumer) = (std::mem::take(&mut more.links), more.consumer);
+        if let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) {
+            name.leases = name.leases.saturating_sub(1);
+        }
         match links.before {
             Some(before) => {
                 if let Some(job) = self.jobs.get_mut(before) {

@@ -4,23 +4,24 @@ use std::cmp::Reverse;
 
 use crate::id::JobId;
 use crate::job::Slot;
-use crate::sorted::{Iter, Sorted};
+use crate::sorted::Sorted;
 
 /// The order of ready jobs: priority, then place, then id.
 pub(crate) type ReadyKey = (Reverse<i8>, u64, JobId);
 
-/// The ready jobs. Those that came back to an old place are kept apart, because the place of all
-/// others also tells since when they have been ready: so the oldest is found without a search.
+/// The ready jobs without a group. Those that came back to an old place are kept apart, because
+/// the place of all others also tells since when they have been ready: so the oldest is found
+/// without a search. `since` has those for which it does not tell, and all jobs of groups.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
     plain: Sorted<ReadyKey, Slot>,
     back: Sorted<ReadyKey, Slot>,
-    back_since: Sorted<(u64, JobId), ()>,
+    pub(crate) since: Sorted<(u64, JobId), ()>,
 }
 
 impl Ready {
     pub(crate) fn new() -> Ready {
-        Ready { plain: Sorted::new(), back: Sorted::new(), back_since: Sorted::new() }
+        Ready { plain: Sorted::new(), back: Sorted::new(), since: Sorted::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -35,7 +36,7 @@ impl Ready {
             }
             Some(since) => {
                 self.back.insert(key, slot);
-                self.back_since.insert((since, key.2), ());
+                self.since.insert((since, key.2), ());
             }
         }
     }
@@ -47,7 +48,7 @@ impl Ready {
             }
             Some(since) => {
                 self.back.remove(&key);
-                self.back_since.remove(&(since, key.2));
+                self.since.remove(&(since, key.2));
             }
         }
     }
@@ -56,7 +57,7 @@ impl Ready {
     pub(crate) fn find(&self, key: ReadyKey, since: Option<u64>) -> Option<Slot> {
         match since {
             None => self.plain.get(&key),
-            Some(since) => self.back.get(&key).filter(|_| self.back_since.get(&(since, key.2)).is_some()),
+            Some(since) => self.back.get(&key).filter(|_| self.since.get(&(since, key.2)).is_some()),
         }
     }
 
@@ -70,13 +71,29 @@ impl Ready {
 
     /// The jobs in order, from the first one after `after`.
     pub(crate) fn after(&self, after: Option<ReadyKey>) -> impl Iterator<Item = (ReadyKey, Slot)> + '_ {
-        Merge { plain: self.plain.after(after), back: self.back.after(after), heads: (None, None) }
+        merge(self.plain.after(after), self.back.after(after))
+    }
+
+    /// The first job at each priority, highest first.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (ReadyKey, Slot)> + '_ {
+        let mut next = self.first();
+        std::iter::from_fn(move || {
+            let head = next?;
+            next = self.after(Some((head.0 .0, u64::MAX, JobId::MAX))).next();
+            Some(head)
+        })
+    }
+
+    /// Whether there is a job at a priority.
+    pub(crate) fn has_priority(&self, priority: Reverse<i8>) -> bool {
+        let first = (priority, 0, JobId::ZERO);
+        self.after(Some(first)).next().is_some_and(|((other, _, _), _)| other == priority)
     }
 
     /// Since when the job that has been ready for the longest time is ready. One search per
     /// priority in use.
     pub(crate) fn oldest_since(&self) -> Option<u64> {
-        let mut oldest = self.back_since.first().map(|((since, _), ())| since);
+        let mut oldest = self.since.first().map(|((since, _), ())| since);
         let mut head = self.plain.first();
         while let Some(((priority, place, _), _)) = head {
             oldest = Some(oldest.map_or(place, |oldest| oldest.min(place)));
@@ -86,36 +103,27 @@ impl Ready {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.plain.bytes().saturating_add(self.back.bytes()).saturating_add(self.back_since.bytes())
+        self.plain.bytes().saturating_add(self.back.bytes()).saturating_add(self.since.bytes())
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
         self.plain.check()?;
         self.back.check()?;
-        self.back_since.check()?;
-        if self.back.len() == self.back_since.len() { Ok(()) } else { Err("returned jobs without their time".into()) }
+        self.since.check()
     }
 }
 
 type Entry = (ReadyKey, Slot);
 
 /// Two orders read as one.
-struct Merge<'a> {
-    plain: Iter<'a, ReadyKey, Slot>,
-    back: Iter<'a, ReadyKey, Slot>,
-    heads: (Option<Entry>, Option<Entry>),
-}
-
-impl Iterator for Merge<'_> {
-    type Item = Entry;
-
-    fn next(&mut self) -> Option<Entry> {
-        self.heads.0 = self.heads.0.take().or_else(|| self.plain.next());
-        self.heads.1 = self.heads.1.take().or_else(|| self.back.next());
-        match self.heads {
-            (Some(plain), Some(back)) if back < plain => self.heads.1.take(),
-            (Some(_), _) => self.heads.0.take(),
-            (None, _) => self.heads.1.take(),
-        }
-    }
+pub(crate) fn merge<'a>(
+    one: impl Iterator<Item = Entry> + 'a,
+    other: impl Iterator<Item = Entry> + 'a,
+) -> impl Iterator<Item = Entry> + 'a {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some(a), Some(b)) if b < a => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
 }

@@ -1,13 +1,15 @@
 //! REAP, REDRIVE, SET, DEL, PURGE.
 
 
+use std::collections::BTreeSet;
+
 use crate::due::in_future;
 use crate::effects::Run;
 use crate::id::{IdText, JobId};
-use crate::job::{Reason, State};
+use crate::job::{Job, Reason, State};
+use crate::limits::LOOK_BEYOND;
 use crate::op::{Due, Op};
-use crate::queue::Queue;
-use crate::request::{Reap, RedriveMany, When};
+use crate::request::{Reap, RedriveMany, Trim, When};
 use crate::sink::Sink;
 use crate::view;
 
@@ -33,7 +35,7 @@ impl Run<'_, '_> {
             Reap::Consumer(consumer) => self.queue.leases_of(consumer).into_iter().take(count).collect(),
             Reap::Ids(ids) => {
                 let mut leases: Vec<JobId> = Vec::new();
-                let mut seen = std::collections::BTreeSet::new();
+                let mut seen = BTreeSet::new();
                 for id in ids.iter() {
                     if self.queue.job(id).is_some_and(|job| job.state == State::Leased) && seen.insert(id) {
                         leases.push(id);
@@ -60,6 +62,7 @@ impl Run<'_, '_> {
     pub(crate) fn redrive(&mut self, id: JobId) -> i64 {
         match self.queue.job(id).map(|job| job.state) {
             None => -1,
+            Some(State::Dead) if self.key_is_taken(id) => -2,
             Some(State::Dead) => {
                 self.commit(&Op::Redrive { id, due: None, priority: None });
                 1
@@ -68,17 +71,38 @@ impl Run<'_, '_> {
         }
     }
 
+    /// Whether a dead job's dedup key is another's by now. With a window it never was the job's own.
+    fn key_is_taken(&self, id: JobId) -> bool {
+        let Some(job) = self.queue.job(id).filter(|job| job.more().dedup_window_ms == 0) else { return false };
+        let owner = job.more().dedup.as_deref().and_then(|key| self.queue.dedup.owner(key, self.now()));
+        owner.is_some_and(|owner| owner.job != id)
+    }
+
     pub(crate) fn redrive_many(&mut self, many: &RedriveMany, out: &mut dyn Sink) {
         let now = self.now();
         let after = many.after.map(|ms| (ms, JobId::MAX));
         let before = |at: u64| many.before.is_none_or(|before| at < before);
-        let choose = |queue: &Queue, n: u64| -> Vec<JobId> {
-            let dead = view::dead_after(queue, many.reason, after);
-            dead.take_while(|((at, _), _)| before(*at)).take(usize::try_from(n).unwrap_or(usize::MAX)).map(|((_, id), _)| id).collect()
-        };
-        let mut chosen = choose(self.queue, many.count.saturating_add(1));
-        let more = chosen.len() as u64 > many.count;
-        chosen.truncate(usize::try_from(many.count).unwrap_or(usize::MAX));
+        // Those whose dedup key is taken are passed over, so more than COUNT are looked at; two of
+        // one key cannot both come back.
+        let look = usize::try_from(many.count.saturating_add(LOOK_BEYOND)).unwrap_or(usize::MAX);
+        let dead = view::dead_after(self.queue, many.reason, after).map(|(key, _)| key);
+        let mut looked = dead.take_while(|(at, _)| before(*at)).take(look.saturating_add(1)).map(|(_, id)| id).collect::<Vec<_>>();
+        let mut more = looked.len() > look;
+        looked.truncate(look);
+        let (mut chosen, mut skipped, mut keys) = (Vec::new(), 0u64, BTreeSet::new());
+        for id in looked {
+            if chosen.len() as u64 >= many.count {
+                more = true;
+                break;
+            }
+            let own = |job: &Job| Some(job.more()).filter(|more| more.dedup_window_ms == 0).and_then(|more| more.dedup.clone());
+            let twice = self.queue.job(id).and_then(own).is_some_and(|key| !keys.insert(key));
+            if twice || self.key_is_taken(id) {
+                skipped = skipped.saturating_add(1);
+            } else {
+                chosen.push(id);
+            }
+        }
         let moved = chosen.len() as u64;
         for (k, id) in (0u64..).zip(chosen) {
             let wait = u128::from(many.spread_ms).saturating_mul(u128::from(k)).checked_div(u128::from(moved));
@@ -87,7 +111,7 @@ impl Run<'_, '_> {
         }
         out.array(3);
         out.uint(moved);
-        out.uint(0);
+        out.uint(skipped);
         out.int(i64::from(more));
     }
 
@@ -121,6 +145,17 @@ impl Run<'_, '_> {
         u64::from(there)
     }
 
+    /// Cancels the job that has a dedup key; a key that outlived its job is free.
+    pub(crate) fn del_dedup(&mut self, key: &[u8]) -> u64 {
+        let Some(owner) = self.queue.dedup.owner(key, self.now()) else { return 0 };
+        let job = owner.job;
+        if self.queue.slot_of(job).is_some() {
+            return self.del(job);
+        }
+        self.commit(&Op::Forget { key });
+        0
+    }
+
     pub(crate) fn purge(&mut self, state: State, count: u64, reason: Option<Reason>, before: Option<u64>) -> u64 {
         let n = usize::try_from(count).unwrap_or(usize::MAX);
         let fits = |at: u64| before.is_none_or(|before| at < before);
@@ -133,12 +168,34 @@ impl Run<'_, '_> {
                 let dead = view::dead_after(self.queue, reason, None);
                 dead.take_while(|((at, _), _)| fits(*at)).take(n).map(|((_, id), _)| id).collect()
             }
-            State::Leased | State::Done => Vec::new(),
+            State::Done => {
+                self.queue.done.iter().map(|(key, _)| key).take_while(|(at, _)| fits(*at)).take(n).map(|(_, id)| id).collect()
+            }
+            State::Leased => Vec::new(),
         };
         for id in &chosen {
             self.commit(&Op::Drop { id: *id });
         }
         chosen.len() as u64
+    }
+
+    /// Removes finished jobs, oldest first, until the bound holds.
+    pub(crate) fn trim(&mut self, bound: Trim, count: u64) -> u64 {
+        let mut removed = 0u64;
+        while removed < count {
+            let Some((since, id)) = self.queue.oldest(State::Done) else { break };
+            let over = match bound {
+                Trim::Len(len) => self.queue.count(State::Done) as u64 > len,
+                Trim::Age(ms) => since.saturating_add(ms) <= self.now(),
+                Trim::Bytes(bytes) => self.queue.bytes.get(State::Done as usize).is_some_and(|held| *held > bytes),
+            };
+            if !over {
+                break;
+            }
+            self.commit(&Op::Discard { id });
+            removed = removed.saturating_add(1);
+        }
+        removed
     }
 
     /// Up to `n` ready jobs whose place is before a time, in order. Within a priority places
@@ -148,7 +205,7 @@ impl Run<'_, '_> {
         let mut from = None;
         while chosen.len() < n {
             let mut skip_to = None;
-            for (key, _) in self.queue.ready.after(from) {
+            for (key, _) in self.queue.ready_after(from) {
                 if before.is_some_and(|before| key.1 >= before) {
                     skip_to = Some((key.0, u64::MAX, JobId::MAX));
                     break;

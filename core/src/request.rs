@@ -1,12 +1,11 @@
-//! Requests: arguments made sense of and checked, before anything is looked at or changed.
+//! Requests: what a command asks for, checked.
 
-use crate::args::{self, Args, Keyword};
-use crate::error::{quote, Error};
+use crate::args;
 use crate::id::JobId;
 use crate::job::{Reason, State};
-use crate::limits::{LEASE_BYTES, LOOK_BEYOND, MAX_BATCH, MAX_COUNT, MAX_DELIVERIES, MAX_LEASE_MS, MAX_PAYLOAD, MAX_PEEK, MAX_SPAN_MS, BATCH_ROOM};
+use crate::pause::Side;
 use crate::policy::Setting;
-use crate::table::Verb;
+use crate::schedule::Missed;
 use crate::view::Cursor;
 
 /// When a job becomes due.
@@ -47,6 +46,53 @@ pub struct JobOptions {
     pub ttl_ms: u64,
 }
 
+/// GROUP and DEDUP of a push.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ties<'a> {
+    /// GROUP.
+    pub group: Option<&'a [u8]>,
+    /// DEDUP or DEDUPS.
+    pub dedup: Option<DedupOptions<'a>>,
+}
+
+/// DEDUP and DEDUPS: what becomes of a job whose key is taken.
+#[derive(Debug, Clone, Copy)]
+pub struct DedupOptions<'a> {
+    /// One key per payload.
+    pub keys: &'a [&'a [u8]],
+    /// WINDOW in ms; 0: until the job ends.
+    pub window_ms: u64,
+    /// REPLACE.
+    pub replace: bool,
+    /// MAXWAIT in ms.
+    pub max_wait_ms: Option<u64>,
+    /// KEEPLAST.
+    pub keep_last: bool,
+}
+
+/// When the slots of a schedule are.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs, reason = "named as in the command")]
+pub enum RuleArgs<'a> {
+    Cron { line: &'a [u8], zone: &'a [u8] },
+    Every { ms: u64 },
+}
+
+/// What SCHEDULE says.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs, reason = "named as in the command")]
+pub struct PlanArgs<'a> {
+    pub rule: RuleArgs<'a>,
+    pub start: Option<u64>,
+    pub end: Option<u64>,
+    pub limit: Option<u64>,
+    pub missed: Missed,
+    pub payload: &'a [u8],
+    pub options: JobOptions,
+    pub group: Option<&'a [u8]>,
+    pub dedup: Option<&'a [u8]>,
+}
+
 /// What LEASE says beside the consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseOptions {
@@ -62,9 +108,20 @@ pub struct LeaseOptions {
     pub meta: bool,
 }
 
+/// MLEASE: a LEASE of the first of several queues that has something.
+#[derive(Debug, Clone, Copy)]
+pub struct MultiLease<'a> {
+    /// The keys, in the order given; at least one, none twice.
+    pub keys: &'a [&'a [u8]],
+    /// Who takes.
+    pub consumer: &'a [u8],
+    /// The options of LEASE.
+    pub options: LeaseOptions,
+}
+
 /// Pairs of id and token, checked when the request was made.
 #[derive(Debug, Clone, Copy)]
-pub struct Pairs<'a>(&'a [&'a [u8]]);
+pub struct Pairs<'a>(pub(crate) &'a [&'a [u8]]);
 
 impl<'a> Pairs<'a> {
     /// How many pairs.
@@ -88,7 +145,7 @@ impl<'a> Pairs<'a> {
 
 /// Job ids, checked when the request was made.
 #[derive(Debug, Clone, Copy)]
-pub struct Ids<'a>(&'a [&'a [u8]]);
+pub struct Ids<'a>(pub(crate) &'a [&'a [u8]]);
 
 impl<'a> Ids<'a> {
     /// How many.
@@ -118,6 +175,17 @@ pub enum Reap<'a> {
     Ids(Ids<'a>),
 }
 
+/// The bound that TRIM holds over finished jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trim {
+    /// MAXLEN: at most so many.
+    Len(u64),
+    /// MAXAGE: finished less than so many ms ago.
+    Age(u64),
+    /// MAXBYTES: at most so many bytes.
+    Bytes(u64),
+}
+
 /// A filter over dead jobs, and what REDRIVE does with them.
 #[derive(Debug, Clone, Copy)]
 pub struct RedriveMany {
@@ -139,9 +207,9 @@ pub struct RedriveMany {
 #[derive(Debug, Clone)]
 #[allow(missing_docs, reason = "the fields carry the names of the commands' arguments")]
 pub enum Request<'a> {
-    Push { payloads: &'a [&'a [u8]], many: bool, options: JobOptions },
+    Push { payloads: &'a [&'a [u8]], many: bool, options: JobOptions, ties: Ties<'a> },
     Lease { consumer: &'a [u8], options: LeaseOptions },
-    Ack { pairs: Pairs<'a> },
+    Ack { pairs: Pairs<'a>, result: Option<&'a [u8]> },
     AckLease { id: JobId, token: u64, consumer: &'a [u8], options: LeaseOptions },
     Nack { pairs: Pairs<'a>, delay_ms: Option<u64>, error: Option<&'a [u8]>, dead: bool },
     Release { pairs: Pairs<'a>, delay_ms: Option<u64> },
@@ -152,338 +220,22 @@ pub enum Request<'a> {
     RedriveMany(RedriveMany),
     Set { id: JobId, priority: Option<i8>, when: Option<When> },
     Del { ids: Ids<'a> },
+    DelDedup { keys: &'a [&'a [u8]] },
     Purge { state: State, count: u64, reason: Option<Reason>, before: Option<u64> },
+    Trim { bound: Trim, count: u64 },
     Get { id: JobId },
+    GetDedup { key: &'a [u8] },
+    Wait { id: JobId, block_ms: Option<u64> },
     Peek { state: State, cursor: Option<Cursor>, count: u64, payload: bool },
     Len { state: Option<State> },
     Info { json: bool },
+    Schedule { name: &'a [u8], plan: Box<PlanArgs<'a>> },
+    Unschedule { names: &'a [&'a [u8]] },
+    Schedules,
+    Pause { side: Side<'a>, for_ms: Option<u64>, reason: &'a [u8] },
+    Resume { side: Side<'a> },
+    Groups { after: Option<&'a [u8]>, count: u64 },
+    Consumers { after: Option<&'a [u8]>, count: u64 },
     Create { settings: Vec<Setting> },
     Alter { settings: Vec<Setting> },
-}
-
-/// Reads the arguments of `verb` that follow the key.
-///
-/// # Errors
-/// Syntax and range errors, with the option, the value and the range.
-pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, Error> {
-    let mut args = Args::new(arguments);
-    let request = match verb {
-        Verb::Push => {
-            let payloads = args.take(1).ok_or_else(|| Error::missing_value("RQ.PUSH key"))?;
-            push(&mut args, payloads, false)?
-        }
-        Verb::MPush => {
-            let n = args.number("n", 1, MAX_COUNT)?;
-            let payloads = usize::try_from(n).ok().and_then(|n| args.take(n)).ok_or_else(|| {
-                Error::new(format!("RQ.MPUSH announces {n} payloads, but fewer follow"))
-            })?;
-            push(&mut args, payloads, true)?
-        }
-        Verb::Lease => {
-            let consumer = args::consumer(args.value("RQ.LEASE key")?)?;
-            Request::Lease { consumer, options: lease_options(&mut args)? }
-        }
-        Verb::Ack => Request::Ack { pairs: pairs(&mut args)? },
-        Verb::AckLease => {
-            let id = args.id()?;
-            let token = args::token(args.value("the token")?)?;
-            let consumer = args::consumer(args.value("the consumer")?)?;
-            Request::AckLease { id, token, consumer, options: lease_options(&mut args)? }
-        }
-        Verb::Nack => nack(&mut args)?,
-        Verb::Release => release(&mut args)?,
-        Verb::Extend => {
-            let pairs = pairs(&mut args)?;
-            let mut lease_ms = None;
-            while let Some((name, word)) = args.option() {
-                match name.as_bytes() {
-                    b"LEASE" => once("LEASE", &mut lease_ms, args.number("LEASE", 1, MAX_LEASE_MS)?)?,
-                    _ => return Err(Error::unknown_option(word)),
-                }
-            }
-            Request::Extend { pairs, lease_ms }
-        }
-        Verb::Reap => reap(&mut args)?,
-        Verb::Redrive => redrive(&mut args)?,
-        Verb::Set => set(&mut args)?,
-        Verb::Del => Request::Del { ids: ids(&mut args)? },
-        Verb::Purge => purge(&mut args)?,
-        Verb::Get => Request::Get { id: args.id()? },
-        Verb::Peek => peek(&mut args)?,
-        Verb::Len => Request::Len { state: args.next().map(state).transpose()? },
-        Verb::Info => match args.option() {
-            None => Request::Info { json: false },
-            Some((name, word)) => match name.as_bytes() {
-                b"JSON" => Request::Info { json: true },
-                _ => return Err(Error::unknown_option(word)),
-            },
-        },
-        Verb::Create => Request::Create { settings: settings(&mut args)? },
-        Verb::Alter => {
-            let settings = settings(&mut args)?;
-            if settings.is_empty() {
-                return Err(Error::new("syntax error: RQ.ALTER needs an option and its value"));
-            }
-            Request::Alter { settings }
-        }
-        Verb::Apply => return Err(Error::new("this command takes no request")),
-    };
-    args.finish()?;
-    Ok(request)
-}
-
-/// Sets an option that may be given once.
-fn once<T>(option: &str, slot: &mut Option<T>, value: T) -> Result<(), Error> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(Error::twice(option)),
-    }
-}
-
-fn push<'a>(args: &mut Args<'a>, payloads: &'a [&'a [u8]], many: bool) -> Result<Request<'a>, Error> {
-    let (mut when, mut priority, mut lease_ms, mut max_deliveries, mut ttl_ms) = (None, None, None, None, None);
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"DELAY" => once("DELAY", &mut when, When::In(args.delay()?))?,
-            b"AT" => once("AT", &mut when, When::At(args.unix_ms("AT")?))?,
-            b"PRIORITY" => once("PRIORITY", &mut priority, args.priority()?)?,
-            b"LEASE" => once("LEASE", &mut lease_ms, args.number("LEASE", 1, MAX_LEASE_MS)?)?,
-            b"MAXDELIVERIES" => {
-                once("MAXDELIVERIES", &mut max_deliveries, args.number("MAXDELIVERIES", 0, MAX_DELIVERIES)?)?;
-            }
-            b"TTL" => once("TTL", &mut ttl_ms, args.number("TTL", 1, MAX_SPAN_MS)?)?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    let mut total = 0usize;
-    for payload in payloads {
-        if payload.len() > MAX_PAYLOAD {
-            return Err(Error::too_big("the payload", payload.len(), MAX_PAYLOAD));
-        }
-        total = total.saturating_add(payload.len());
-    }
-    let room = MAX_BATCH.saturating_sub(BATCH_ROOM);
-    if total > room {
-        return Err(Error::too_big("the payloads together", total, room));
-    }
-    let options = JobOptions {
-        when: when.unwrap_or_default(),
-        priority: priority.unwrap_or(0),
-        lease_ms: lease_ms.unwrap_or(0),
-        max_deliveries,
-        ttl_ms: ttl_ms.unwrap_or(0),
-    };
-    Ok(Request::Push { payloads, many, options })
-}
-
-fn lease_options(args: &mut Args<'_>) -> Result<LeaseOptions, Error> {
-    let (mut count, mut lease_ms, mut block_ms, mut max_bytes, mut meta) = (None, None, None, None, None);
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"COUNT" => once("COUNT", &mut count, args.number("COUNT", 1, MAX_COUNT)?)?,
-            b"LEASE" => once("LEASE", &mut lease_ms, args.number("LEASE", 1, MAX_LEASE_MS)?)?,
-            b"BLOCK" => once("BLOCK", &mut block_ms, args.number("BLOCK", 0, MAX_SPAN_MS)?)?,
-            b"MAXBYTES" => once("MAXBYTES", &mut max_bytes, args.number("MAXBYTES", 1, i64::MAX as u64)?)?,
-            b"META" => once("META", &mut meta, ())?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    Ok(LeaseOptions {
-        count: count.unwrap_or(1),
-        lease_ms,
-        block_ms,
-        max_bytes: max_bytes.unwrap_or(LEASE_BYTES),
-        meta: meta.is_some(),
-    })
-}
-
-/// The longest run of `id token` pairs: it ends at the first argument that is no id.
-fn pairs<'a>(args: &mut Args<'a>) -> Result<Pairs<'a>, Error> {
-    let mut ahead = Args::new(args.remaining());
-    let mut n = 0usize;
-    while let Some(word) = ahead.peek() {
-        if JobId::parse(word).is_none() {
-            break;
-        }
-        ahead.next();
-        args::token(ahead.value("the job id")?)?;
-        n = n.saturating_add(2);
-    }
-    match args.take(n) {
-        Some(found) if n > 0 => Ok(Pairs(found)),
-        _ => Err(match args.peek() {
-            Some(word) => Error::not_an_id(word),
-            None => Error::missing_value("the key"),
-        }),
-    }
-}
-
-/// All that is left, as ids.
-fn ids<'a>(args: &mut Args<'a>) -> Result<Ids<'a>, Error> {
-    let all = args.rest();
-    if all.is_empty() {
-        return Err(Error::new("syntax error: at least one job id is needed"));
-    }
-    match all.iter().find(|id| JobId::parse(id).is_none()) {
-        Some(bad) => Err(Error::not_an_id(bad)),
-        None => Ok(Ids(all)),
-    }
-}
-
-fn nack<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
-    let pairs = pairs(args)?;
-    let (mut delay_ms, mut error, mut dead) = (None, None, None);
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"DELAY" => once("DELAY", &mut delay_ms, args.delay()?)?,
-            b"ERROR" => once("ERROR", &mut error, args.value("ERROR")?)?,
-            b"DEAD" => once("DEAD", &mut dead, ())?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    if dead.is_some() && delay_ms.is_some() {
-        return Err(Error::twice("DEAD"));
-    }
-    let error = error.map(|text| text.get(..crate::limits::MAX_ERROR).unwrap_or(text));
-    Ok(Request::Nack { pairs, delay_ms, error, dead: dead.is_some() })
-}
-
-fn release<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
-    if let Some(word) = args.peek() {
-        if Keyword::new(word).as_bytes() == b"CONSUMER" {
-            args.next();
-            let consumer = args::consumer(args.value("CONSUMER")?)?;
-            return Ok(Request::ReleaseConsumer { consumer });
-        }
-    }
-    let pairs = pairs(args)?;
-    let mut delay_ms = None;
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"DELAY" => once("DELAY", &mut delay_ms, args.delay()?)?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    Ok(Request::Release { pairs, delay_ms })
-}
-
-fn reap<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
-    let (mut count, mut which) = (None, None);
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"COUNT" => once("COUNT", &mut count, args.number("COUNT", 1, MAX_COUNT)?)?,
-            b"CONSUMER" => {
-                let consumer = args::consumer(args.value("CONSUMER")?)?;
-                once("CONSUMER", &mut which, Reap::Consumer(consumer))?;
-            }
-            b"ID" => once("ID", &mut which, Reap::Ids(ids(args)?))?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    let which = which.unwrap_or(Reap::Expired);
-    let count = match (count, which) {
-        (Some(_), Reap::Ids(_)) => return Err(Error::twice("COUNT")),
-        (count, _) => count.unwrap_or(100),
-    };
-    Ok(Request::Reap { count, which })
-}
-
-fn redrive<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
-    if args.peek().is_some_and(|word| JobId::parse(word).is_some()) {
-        return Ok(Request::Redrive { ids: ids(args)? });
-    }
-    let (mut count, mut reason_, mut after, mut before, mut spread, mut priority) = (None, None, None, None, None, None);
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"COUNT" => once("COUNT", &mut count, args.number("COUNT", 1, MAX_COUNT)?)?,
-            b"REASON" => once("REASON", &mut reason_, reason(args.value("REASON")?)?)?,
-            b"AFTER" => once("AFTER", &mut after, args.unix_ms("AFTER")?)?,
-            b"BEFORE" => once("BEFORE", &mut before, args.unix_ms("BEFORE")?)?,
-            b"SPREAD" => once("SPREAD", &mut spread, args.number("SPREAD", 0, MAX_SPAN_MS)?)?,
-            b"PRIORITY" => once("PRIORITY", &mut priority, args.priority()?)?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    let Some(count) = count else {
-        return Err(Error::new("syntax error: RQ.REDRIVE takes job ids, or COUNT and a filter"));
-    };
-    Ok(Request::RedriveMany(RedriveMany {
-        count,
-        reason: reason_,
-        after,
-        before,
-        spread_ms: spread.unwrap_or(0),
-        priority,
-    }))
-}
-
-fn set<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
-    let id = args.id()?;
-    let (mut priority, mut when) = (None, None);
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"PRIORITY" => once("PRIORITY", &mut priority, args.priority()?)?,
-            b"DELAY" => once("DELAY", &mut when, When::In(args.delay()?))?,
-            b"AT" => once("AT", &mut when, When::At(args.unix_ms("AT")?))?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    if priority.is_none() && when.is_none() {
-        return Err(Error::new("syntax error: RQ.SET needs PRIORITY, DELAY or AT"));
-    }
-    Ok(Request::Set { id, priority, when })
-}
-
-fn purge<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
-    let word = args.value("RQ.PURGE key")?;
-    let state = state(word)?;
-    if state == State::Leased {
-        return Err(Error::new("RQ.PURGE takes READY, DELAYED, DEAD or DONE: a leased job is cancelled by RQ.DEL"));
-    }
-    let (mut count, mut reason_, mut before) = (None, None, None);
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"COUNT" => once("COUNT", &mut count, args.number("COUNT", 1, MAX_COUNT)?)?,
-            b"REASON" if state == State::Dead => once("REASON", &mut reason_, reason(args.value("REASON")?)?)?,
-            b"BEFORE" => once("BEFORE", &mut before, args.unix_ms("BEFORE")?)?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    Ok(Request::Purge { state, count: count.unwrap_or(LOOK_BEYOND), reason: reason_, before })
-}
-
-fn peek<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
-    let state = state(args.value("RQ.PEEK key")?)?;
-    let (mut cursor, mut count, mut nopayload) = (None, None, None);
-    while let Some((name, word)) = args.option() {
-        match name.as_bytes() {
-            b"CURSOR" => once("CURSOR", &mut cursor, Cursor::parse(args.value("CURSOR")?)?)?,
-            b"COUNT" => once("COUNT", &mut count, args.number("COUNT", 1, MAX_PEEK)?)?,
-            b"NOPAYLOAD" => once("NOPAYLOAD", &mut nopayload, ())?,
-            _ => return Err(Error::unknown_option(word)),
-        }
-    }
-    Ok(Request::Peek { state, cursor: cursor.flatten(), count: count.unwrap_or(10), payload: nopayload.is_none() })
-}
-
-fn settings(args: &mut Args<'_>) -> Result<Vec<Setting>, Error> {
-    let mut all: Vec<Setting> = Vec::new();
-    while let Some((name, word)) = args.option() {
-        let setting = Setting::parse(name.as_bytes(), args)?.ok_or_else(|| Error::unknown_option(word))?;
-        if all.iter().any(|other| other.same_option(&setting)) {
-            return Err(Error::twice(&String::from_utf8_lossy(name.as_bytes())));
-        }
-        all.push(setting);
-    }
-    Ok(all)
-}
-
-fn state(word: &[u8]) -> Result<State, Error> {
-    State::parse(Keyword::new(word).as_bytes())
-        .ok_or_else(|| Error::new(format!("a state is READY, DELAYED, LEASED, DEAD or DONE, not {}", quote(word))))
-}
-
-fn reason(word: &[u8]) -> Result<Reason, Error> {
-    Reason::parse(&word.to_ascii_lowercase())
-        .ok_or_else(|| Error::new(format!("REASON must be failed, expired-lease, rejected or ttl, not {}", quote(word))))
 }

@@ -3,7 +3,7 @@
 use crate::due::{in_future, max_deliveries, spent};
 use crate::effects::Run;
 use crate::id::JobId;
-use crate::job::{Hold, Reason, Settled};
+use crate::job::{Hold, Reason, Settled, State};
 use crate::op::Op;
 
 /// Done, or will be retried.
@@ -25,13 +25,15 @@ impl Run<'_, '_> {
         Some(hold)
     }
 
-    pub(crate) fn ack(&mut self, id: JobId, token: u64) -> i64 {
+    pub(crate) fn ack(&mut self, id: JobId, token: u64, result: Option<&[u8]>) -> i64 {
         match self.hold(id, token) {
             None => GONE,
             Some(Hold::Live | Hold::Late | Hold::LateDead) => {
-                self.commit(&Op::Finish { id });
+                let keep = self.queue.head.policy.keeps_done().then_some(result.unwrap_or(&[]));
+                self.commit(&Op::Finish { id, keep });
                 YES
             }
+            Some(Hold::Settled(Settled::Finished)) => YES,
             Some(Hold::Stale | Hold::Settled(_)) => NO,
         }
     }
@@ -101,8 +103,11 @@ impl Run<'_, '_> {
         };
         let Some(job) = self.queue.job(id) else { return GONE };
         let (now, more) = (self.turn.now, job.more());
+        if job.state != State::Leased && !self.queue.has_place_for(more.group, job.state == State::Delayed) {
+            return NO;
+        }
         let mut deadline = now.saturating_add(lease_ms.unwrap_or(more.lease_ms));
-        let max_run = self.queue.head.policy.max_run_ms;
+        let max_run = self.queue.head.policy.max_run_ms();
         if max_run > 0 {
             let end = more.last_delivered_at.saturating_add(max_run);
             if end <= now {

@@ -1,11 +1,13 @@
 //! A whole queue as batches of ops, and back; and batches from a primary onto a queue.
 
 use crate::apply::Applied;
-use crate::codec::{decode, encode, encode_job};
+use crate::codec::{decode, encode};
 use crate::effects::Effects;
 use crate::limits::{MAX_BATCH, SNAPSHOT_CHUNK};
-use crate::op::Op;
+use crate::groups::Groups;
+use crate::op::{GroupState, Op, QueueTurns};
 use crate::queue::Queue;
+use crate::stored::encode_job;
 use crate::wire::{Malformed, Reader, Writer};
 
 /// The first byte of a stored job; the rest of it is written without a copy of the job.
@@ -21,14 +23,46 @@ impl Queue {
         encode(&Op::Reset(Box::new(self.head.clone())), &mut batch);
         for (_, slot) in self.by_id.iter() {
             let Some(job) = self.jobs.get(slot) else { continue };
-            let size = batch.bytes().len().saturating_add(job.payload.len());
+            let size = batch.bytes().len().saturating_add(usize::try_from(job.bytes()).unwrap_or(usize::MAX));
             if size > SNAPSHOT_CHUNK {
                 emit(batch.bytes());
                 batch.clear();
                 batch.begin(self.head.newest_ms);
             }
             batch.byte(PUT);
-            encode_job(job, self.consumer(job), &mut batch);
+            encode_job(job, self.consumer(job), self.group(job), &mut batch);
+        }
+        for (key, owner) in self.dedup.iter() {
+            let held = owner.held.as_ref().map_or(0, |held| held.payload.len());
+            if batch.bytes().len().saturating_add(held) > SNAPSHOT_CHUNK {
+                emit(batch.bytes());
+                batch.clear();
+                batch.begin(self.head.newest_ms);
+            }
+            encode(&Op::Key { key, owner: Box::new(owner.clone()) }, &mut batch);
+        }
+        for (_, group) in self.groups.after(None) {
+            if batch.bytes().len() > SNAPSHOT_CHUNK {
+                emit(batch.bytes());
+                batch.clear();
+                batch.begin(self.head.newest_ms);
+            }
+            let state = GroupState { pause: group.pause.clone(), turns: Groups::turns_of(group), grants: group.grants.clone() };
+            encode(&Op::Group { name: &group.name, state: Box::new(state) }, &mut batch);
+        }
+        for (name, schedule) in self.schedules.iter() {
+            if batch.bytes().len().saturating_add(schedule.plan.payload.len()) > SNAPSHOT_CHUNK {
+                emit(batch.bytes());
+                batch.clear();
+                batch.begin(self.head.newest_ms);
+            }
+            encode(&Op::Schedule { name, schedule: Box::new(schedule.clone()) }, &mut batch);
+        }
+        let (counter, bare) = self.groups.turns();
+        let turns = QueueTurns { counter, bare, grants: self.grants.clone() };
+        // Also turns of zero: reading the jobs of groups back gives out some.
+        if turns != QueueTurns::default() || !self.groups.is_empty() {
+            encode(&Op::Turns(Box::new(turns)), &mut batch);
         }
         emit(batch.bytes());
     }
@@ -60,6 +94,7 @@ fn apply_ops(queue: &mut Queue, from: (Reader<'_>, u64), effects: &mut Effects) 
     let (mut reader, now) = from;
     while !reader.is_at_end() {
         let op = decode(&mut reader, now)?;
+        effects.watch(&op);
         effects.note(queue.apply_op(&op, now));
     }
     Ok(now)
@@ -98,6 +133,21 @@ pub fn apply_absent(batch: &[u8], effects: &mut Effects) -> Result<(u64, Option<
 #[derive(Debug, Default)]
 pub struct Loader {
     queue: Option<Queue>,
+    /// The kind of the last op: they come in the order in which they are written.
+    stage: Stage,
+    /// The last group's name.
+    group: Option<Box<[u8]>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    #[default]
+    Jobs,
+    Keys,
+    Groups,
+    Schedules,
+    /// The last op of all.
+    Turns,
 }
 
 impl Loader {
@@ -117,6 +167,17 @@ impl Loader {
         let (mut reader, now) = Reader::open(batch)?;
         while !reader.is_at_end() {
             let op = decode(&mut reader, now)?;
+            let stage = match &op {
+                Op::Key { .. } => Stage::Keys,
+                Op::Group { .. } => Stage::Groups,
+                Op::Schedule { .. } => Stage::Schedules,
+                Op::Turns(_) => Stage::Turns,
+                _ => Stage::Jobs,
+            };
+            if stage < self.stage || self.stage == Stage::Turns {
+                return Err(reader.wrong("not the order of a snapshot"));
+            }
+            self.stage = stage;
             match (&mut self.queue, &op) {
                 (empty @ None, Op::Reset(header)) if header.newest_ms == now => {
                     let mut queue = Queue::new(header.incarnation);
@@ -136,6 +197,29 @@ impl Loader {
                     if queue.apply_op(&op, now) == Applied::Nothing {
                         return Err(reader.wrong("a job twice"));
                     }
+                }
+                (Some(queue), Op::Key { key, owner }) => {
+                    let ordered = queue.dedup.iter().next_back().is_none_or(|(last, _)| last[..] < **key);
+                    if !ordered || owner.job > queue.head.last_id || queue.apply_op(&op, now) == Applied::Nothing {
+                        return Err(reader.wrong("a dedup key that does not fit"));
+                    }
+                }
+                (Some(queue), Op::Schedule { name, .. }) => {
+                    if queue.schedules.iter().next_back().is_some_and(|(last, _)| last[..] >= **name) {
+                        return Err(reader.wrong("schedules out of order"));
+                    }
+                    queue.apply_op(&op, now);
+                }
+                (Some(queue), Op::Group { name, .. }) => {
+                    if self.group.replace(Box::from(*name)).is_some_and(|last| last[..] >= **name) {
+                        return Err(reader.wrong("groups out of order"));
+                    }
+                    if queue.apply_op(&op, now) == Applied::Nothing {
+                        return Err(reader.wrong("a group without jobs"));
+                    }
+                }
+                (Some(queue), Op::Turns(_)) => {
+                    queue.apply_op(&op, now);
                 }
                 _ => return Err(reader.wrong("not the ops of a snapshot")),
             }

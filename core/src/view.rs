@@ -8,8 +8,10 @@ use crate::error::{quote, Error};
 use crate::id::{decimal, IdText, JobId};
 use crate::job::{Job, Reason, Slot, State};
 use crate::limits::PEEK_BYTES;
+use crate::pause::Pause;
 use crate::policy::Policy;
-use crate::queue::{ready_key, Queue};
+use crate::queue::{ready_key, Held, Queue};
+use crate::schedule::Rule;
 use crate::sink::Sink;
 
 /// Where a PEEK goes on: after this job in the order of its state. The job itself may be gone.
@@ -44,8 +46,7 @@ impl Cursor {
 }
 
 pub(crate) fn len(queue: &Queue, state: Option<State>, out: &mut dyn Sink) {
-    let live = || [State::Ready, State::Delayed, State::Leased].into_iter().map(|state| queue.count(state)).sum();
-    out.uint(state.map_or_else(live, |state| queue.count(state)) as u64);
+    out.uint(state.map_or_else(|| queue.live(), |state| queue.count(state) as u64));
 }
 
 pub(crate) fn get(queue: &Queue, id: JobId, out: &mut dyn Sink) {
@@ -55,10 +56,18 @@ pub(crate) fn get(queue: &Queue, id: JobId, out: &mut dyn Sink) {
     }
 }
 
+/// The job that has a dedup key; it may be gone while its window is open.
+pub(crate) fn get_dedup(queue: &Queue, key: &[u8], now: u64, out: &mut dyn Sink) {
+    match queue.dedup.owner(key, now) {
+        Some(owner) => get(queue, owner.job, out),
+        None => out.null_array(),
+    }
+}
+
 /// The map of a job.
 pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn Sink) {
     let more = job.more();
-    let fields = 23usize;
+    let fields = 28usize;
     out.map(if payload { fields } else { fields.saturating_sub(1) });
     let mut text = IdText::new();
     out.text("id");
@@ -67,6 +76,21 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
     out.text(job.state.name());
     out.text("priority");
     out.int(i64::from(job.priority));
+    out.text("group");
+    match queue.group(job) {
+        Some(group) => out.bulk(group),
+        None => out.null(),
+    }
+    out.text("dedup");
+    match &more.dedup {
+        Some(key) => out.bulk(key),
+        None => out.null(),
+    }
+    out.text("schedule");
+    match &more.schedule {
+        Some(name) => out.bulk(name),
+        None => out.null(),
+    }
     number(out, "pushed-at", job.id.ms);
     number(out, "due-at", job.place);
     number(out, "deliveries", more.deliveries);
@@ -88,6 +112,7 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
     maybe(out, "first-delivered-at", more.first_delivered_at);
     maybe(out, "last-delivered-at", more.last_delivered_at);
     maybe(out, "dead-at", until(State::Dead));
+    maybe(out, "done-at", until(State::Done));
     out.text("reason");
     match more.reason {
         Some(reason) => out.text(reason.name()),
@@ -98,6 +123,12 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
         out.null();
     } else {
         out.bulk(&more.error);
+    }
+    out.text("result");
+    if job.state == State::Done {
+        out.bulk(&more.result);
+    } else {
+        out.null();
     }
     number(out, "size", job.size());
     if payload {
@@ -136,12 +167,12 @@ pub(crate) fn peek(queue: &Queue, state: State, cursor: Option<Cursor>, count: u
     let slots: Box<dyn Iterator<Item = Slot>> = match state {
         State::Ready => {
             let after = cursor.map(|cursor| (Reverse(cursor.priority), cursor.time, cursor.id));
-            Box::new(queue.ready.after(after).map(|(_, slot)| slot))
+            Box::new(queue.ready_after(after).map(|(_, slot)| slot))
         }
         State::Delayed => Box::new(queue.delayed.after(by_time).map(|(_, slot)| slot)),
         State::Leased => Box::new(queue.leased.after(by_time).map(|(_, slot)| slot)),
         State::Dead => Box::new(dead_after(queue, None, by_time).map(|(_, slot)| slot)),
-        State::Done => Box::new(std::iter::empty()),
+        State::Done => Box::new(queue.done.after(by_time).map(|(_, slot)| slot)),
     };
     let mut jobs = slots.filter_map(|slot| queue.jobs.get(slot)).peekable();
     let (mut page, mut bytes): (Vec<&Job>, u64) = (Vec::new(), 0);
@@ -171,12 +202,12 @@ fn place_of(job: &Job) -> Cursor {
     Cursor { priority, time, id: job.id }
 }
 
-pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
+pub(crate) fn info(queue: &Queue, turn: &Turn<'_>, out: &mut dyn Sink) {
     let counts: [(&str, u64); 12] = {
         let of = |state: State| queue.count(state) as u64;
         let dead = |reason: Reason| queue.dead_count(reason) as u64;
         [
-            ("length", of(State::Ready).saturating_add(of(State::Delayed)).saturating_add(of(State::Leased))),
+            ("length", queue.live()),
             ("ready", of(State::Ready)),
             ("scheduled", of(State::Delayed).saturating_sub(queue.retrying)),
             ("retrying", queue.retrying),
@@ -192,6 +223,7 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
     };
     let bytes = |state: State| queue.bytes.get(state as usize).copied().unwrap_or(0);
     let sizes = State::ALL.map(|state| (bytes_name(state), bytes(state)));
+    let (held, held_bytes) = queue.dedup.held();
     let totals = &queue.head.totals;
     let totals = [
         ("pushed-total", totals.pushed),
@@ -202,25 +234,49 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
         ("released-total", totals.released),
         ("dead-total", totals.dead),
         ("redriven-total", totals.redriven),
+        ("dead-dropped-total", totals.dead_dropped),
+        ("trimmed-total", totals.trimmed),
+        ("slots-skipped-total", totals.slots_skipped),
+        ("held-duplicates", held),
+        ("held-bytes", held_bytes),
+        ("groups", queue.groups.len() as u64),
+        ("schedules", queue.schedules.len() as u64),
+        ("dedup-keys", queue.dedup.len() as u64),
+        ("local-duplicates", turn.local.duplicates),
+        ("local-full", turn.local.full),
         ("local-stale", turn.local.stale),
         ("blocked-clients", turn.local.blocked),
     ];
     let age = |since: Option<u64>| since.map(|since| turn.now.saturating_sub(since));
-    let oldest_dead = queue.dead.iter().filter_map(|dead| dead.first()).map(|((at, _), _)| at).min();
     let ages = [
         ("oldest-ready-ms", age(queue.ready.oldest_since())),
         ("oldest-lease-ms", age(queue.held_since.first().map(|((since, _), ())| since))),
-        ("oldest-dead-ms", age(oldest_dead)),
+        ("oldest-dead-ms", age(queue.oldest(State::Dead).map(|(since, _)| since))),
         ("next-due-at", queue.delayed.first().map(|((at, _), _)| at)),
     ];
-    let pairs = [Policy::PAIRS, counts.len(), sizes.len(), 1, ages.len(), totals.len()];
+    let pauses = [("paused-in", &queue.head.paused_in), ("paused-out", &queue.head.paused_out)];
+    let pairs = [Policy::COUNT, counts.len(), sizes.len(), 1, pauses.len(), pauses.len(), ages.len(), totals.len()];
     out.map(pairs.into_iter().sum());
     queue.head.policy.write(out);
     for (name, value) in counts.into_iter().chain(sizes) {
         number(out, name, value);
     }
     out.text("held");
-    out.text(if queue.has_ready() { "no" } else { "empty" });
+    out.text(held_name(queue, turn.now));
+    for (name, pause) in pauses {
+        let pause = Pause::on(pause.as_ref(), turn.now);
+        // When it ends; 0: only by RESUME; null: not paused.
+        out.text(name);
+        match pause {
+            Some(pause) => out.uint(pause.until.unwrap_or(0)),
+            None => out.null(),
+        }
+        out.text(&format!("{name}-reason"));
+        match pause.filter(|pause| !pause.reason.is_empty()) {
+            Some(pause) => out.bulk(&pause.reason),
+            None => out.null(),
+        }
+    }
     for (name, value) in ages {
         out.text(name);
         match value {
@@ -230,6 +286,92 @@ pub(crate) fn info(queue: &Queue, turn: &Turn, out: &mut dyn Sink) {
     }
     for (name, value) in totals {
         number(out, name, value);
+    }
+}
+
+/// Why nothing would be leased now.
+fn held_name(queue: &Queue, now: u64) -> &'static str {
+    match queue.barred(now) {
+        Some(Held::Paused) => "paused",
+        Some(Held::Concurrency) => "concurrency",
+        Some(Held::RateUntil(_)) => "rate",
+        None if queue.count(State::Ready) == 0 => "empty",
+        None if queue.ready.len() > 0 || queue.groups.any_free(&queue.head.policy, now) => "no",
+        None => "groups",
+    }
+}
+
+/// Groups by name: `[name, ready, leased, retrying, jobs, paused-until]`, the last null if it is
+/// not paused and 0 if it has no end.
+pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn<'_>, out: &mut dyn Sink) {
+    let page: Vec<_> = queue.groups.after(after).map(|(_, group)| group).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
+    out.array(page.len());
+    for group in page {
+        out.array(6);
+        out.bulk(&group.name);
+        out.uint(group.ready());
+        out.uint(group.leased);
+        out.uint(group.retrying);
+        out.uint(group.jobs);
+        match Pause::on(group.pause.as_ref(), turn.now) {
+            Some(pause) => out.uint(pause.until.unwrap_or(0)),
+            None => out.null(),
+        }
+    }
+}
+
+/// Schedules by name, as maps.
+pub(crate) fn schedules(queue: &Queue, out: &mut dyn Sink) {
+    out.array(queue.schedules.len());
+    for (name, schedule) in queue.schedules.iter() {
+        let plan = &schedule.plan;
+        let bytes = |out: &mut dyn Sink, name: &str, value: Option<&[u8]>| {
+            out.text(name);
+            match value {
+                Some(value) => out.bulk(value),
+                None => out.null(),
+            }
+        };
+        let (cron, zone, every) = match &plan.rule {
+            Rule::Cron { line, zone } => (Some(&line[..]), Some(&zone[..]).filter(|zone| !zone.is_empty()), 0),
+            Rule::Every { ms, .. } => (None, None, *ms),
+        };
+        out.map(18);
+        bytes(out, "name", Some(name));
+        bytes(out, "cron", cron);
+        bytes(out, "tz", zone);
+        maybe(out, "every", every);
+        maybe(out, "start", plan.start.unwrap_or(0));
+        maybe(out, "end", plan.end.unwrap_or(0));
+        maybe(out, "limit", plan.limit.unwrap_or(0));
+        bytes(out, "missed", Some(plan.missed.name().as_bytes()));
+        out.text("priority");
+        out.int(i64::from(plan.options.priority));
+        maybe(out, "lease", plan.options.lease_ms);
+        out.text("maxdeliveries");
+        match plan.options.max_deliveries {
+            Some(max) => out.uint(max),
+            None => out.null(),
+        }
+        maybe(out, "ttl", plan.options.ttl_ms);
+        bytes(out, "group", plan.group.as_deref());
+        bytes(out, "dedup", plan.dedup.as_deref());
+        maybe(out, "next-at", schedule.next.unwrap_or(0));
+        number(out, "made", schedule.made);
+        number(out, "refused", schedule.refused);
+        bytes(out, "payload", Some(&plan.payload));
+    }
+}
+
+/// Consumers that a job remembers, by name: `[name, leased, jobs]`.
+pub(crate) fn consumers(queue: &Queue, after: Option<&[u8]>, count: u64, out: &mut dyn Sink) {
+    let page: Vec<_> = queue.names.after(after).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
+    out.array(page.len());
+    for name in page {
+        out.array(3);
+        out.bulk(&name.text);
+        out.uint(name.leases);
+        out.uint(name.jobs);
     }
 }
 

@@ -59,6 +59,8 @@ pub(crate) struct Writer {
     before: Before,
     name: (usize, usize),
     error: (usize, usize),
+    blob: (usize, usize),
+    group: (usize, usize),
 }
 
 impl Writer {
@@ -68,6 +70,8 @@ impl Writer {
             self.before = Before::begin(now);
             self.name = (0, 0);
             self.error = (0, 0);
+            self.blob = (0, 0);
+            self.group = (0, 0);
             self.bytes.push(VERSION);
             self.number(now);
         }
@@ -136,6 +140,16 @@ impl Writer {
         self.error = self.repeated(text, self.error);
     }
 
+    /// A group's name, likewise.
+    pub(crate) fn group(&mut self, text: &[u8]) {
+        self.group = self.repeated(text, self.group);
+    }
+
+    /// A result, likewise.
+    pub(crate) fn blob(&mut self, bytes: &[u8]) {
+        self.blob = self.repeated(bytes, self.blob);
+    }
+
     fn repeated(&mut self, text: &[u8], before: (usize, usize)) -> (usize, usize) {
         let (start, end) = before;
         if start > 0 && self.bytes.get(start..end) == Some(text) {
@@ -157,12 +171,14 @@ pub(crate) struct Reader<'a> {
     before: Before,
     name: Option<&'a [u8]>,
     error: Option<&'a [u8]>,
+    blob: Option<&'a [u8]>,
+    group: Option<&'a [u8]>,
 }
 
 impl<'a> Reader<'a> {
     /// Reads the head of a batch; the reader, and the batch's time.
     pub(crate) fn open(bytes: &'a [u8]) -> Result<(Reader<'a>, u64), Malformed> {
-        let mut reader = Reader { bytes, at: 0, before: Before::default(), name: None, error: None };
+        let mut reader = Reader { bytes, at: 0, before: Before::default(), name: None, error: None, blob: None, group: None };
         if reader.byte()? != VERSION {
             return Err(Malformed { at: 0, what: "a version that this module does not know: upgrade it" });
         }
@@ -266,6 +282,18 @@ impl<'a> Reader<'a> {
         let error = self.repeated(self.error, crate::limits::MAX_ERROR)?;
         self.error = Some(error);
         Ok(error)
+    }
+
+    pub(crate) fn group(&mut self) -> Result<&'a [u8], Malformed> {
+        let group = self.repeated(self.group, crate::limits::MAX_NAME)?;
+        self.group = Some(group);
+        Ok(group)
+    }
+
+    pub(crate) fn blob(&mut self) -> Result<&'a [u8], Malformed> {
+        let blob = self.repeated(self.blob, crate::limits::MAX_PAYLOAD)?;
+        self.blob = Some(blob);
+        Ok(blob)
     }
 
     fn repeated(&mut self, before: Option<&'a [u8]>, max: usize) -> Result<&'a [u8], Malformed> {

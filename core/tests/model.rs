@@ -8,6 +8,8 @@
 mod support;
 
 mod model {
+    pub mod bounds;
+    pub mod dedup;
     pub mod job;
     pub mod op;
     pub mod queue;
@@ -101,6 +103,7 @@ const TOKENS: &[(&str, &[(&str, &str)])] = &[
     // The same verb again: the same code. Another verb: 0.
     ("spent by nack 1", &[("ACK", "0"), ("NACK", "1"), ("RELEASE", "0"), ("EXTEND", "0")]),
     ("spent by nack 2", &[("ACK", "0"), ("NACK", "2"), ("RELEASE", "0"), ("EXTEND", "0")]),
+    ("spent by ack 1", &[("ACK", "1"), ("NACK", "0"), ("RELEASE", "0"), ("EXTEND", "0")]),
     ("spent by release 1", &[("ACK", "0"), ("NACK", "0"), ("RELEASE", "1"), ("EXTEND", "0")]),
     ("stale", &[("ACK", "0"), ("NACK", "0"), ("RELEASE", "0"), ("EXTEND", "0")]),
     ("gone", &[("ACK", "-1"), ("NACK", "-1"), ("RELEASE", "-1"), ("EXTEND", "-1")]),
@@ -112,8 +115,12 @@ const OTHERS: &[&str] = &[
     "RQ.ALTER: NOQUEUE", "RQ.CREATE: 0", "RQ.CREATE: 1", "RQ.PEEK: more true", "RQ.PEEK: more false",
     "RQ.REAP: \"ready\"", "RQ.REAP: \"delayed\"", "RQ.REAP: \"dead\"", "RQ.REDRIVE: 1", "RQ.REDRIVE: 0", "RQ.REDRIVE: -1",
     "RQ.REDRIVE: more 0", "RQ.REDRIVE: more 1", "RQ.SET: 1", "RQ.SET: 0", "RQ.SET: -1",
+    "RQ.PUSH: FULL", "RQ.MPUSH: FULL", "RQ.PUSH: PAUSED", "RQ.MPUSH: PAUSED", "RQ.PAUSE", "RQ.RESUME: 1", "RQ.RESUME: 0",
+    "RQ.TRIM: 0", "RQ.TRIM: 1", "RQ.WAIT: null array", "RQ.WAIT: done", "RQ.WAIT: dead",
+    "PUSH: stored", "PUSH: dropped", "PUSH: replaced", "PUSH: held", "RQ.REDRIVE: -2", "skipped by a redrive",
+    "rq.duplicate", "held: no", "held: empty", "held: paused", "held: concurrency", "held: rate",
     "dead: failed", "dead: expired-lease", "dead: rejected", "dead: ttl",
-    "rq.push", "rq.lease", "rq.ack", "rq.nack", "rq.release", "rq.expire", "rq.dead", "rq.redrive", "rq.del",
+    "rq.push", "rq.lease", "rq.ack", "rq.nack", "rq.release", "rq.expire", "rq.dead", "rq.redrive", "rq.del", "rq.drop",
 ];
 
 /// A run in which nothing happened would pass as well: so what happened is counted.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use rq_core::table::{Access, COMMANDS};
+use rq_core::table::{Access, Keys, COMMANDS};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/COMMANDS.md");
 
@@ -23,14 +23,15 @@ fn page() -> String {
     for command in COMMANDS {
         let name = command.name.to_uppercase();
         let access = match command.access {
+            _ if command.verb.keys() == Keys::None => "none",
             Access::Read => "reads (`%R~`)",
             Access::Insert => "adds (`%W~`)",
             Access::ReadWrite => "reads and writes (`%R~` and `%W~`)",
             Access::Update => "writes (`%W~`)",
         };
         let _ = write!(page, "\n## {name}\n\n");
-        for form in command.syntax.split(" | key ") {
-            let key = if form.starts_with("key") { "" } else { "key " };
+        for (n, form) in command.syntax.split(" | key ").enumerate() {
+            let key = if n == 0 { "" } else { "key " };
             let _ = writeln!(page, "    {name} {key}{form}");
         }
         let _ = write!(

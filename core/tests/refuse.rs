@@ -3,8 +3,11 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests may")]
 
+#[path = "refuse/lines.rs"]
+mod lines;
 mod support;
 
+use lines::LINES;
 use support::Driver;
 
 const ID: &str = "1700000000000-0";
@@ -29,8 +32,9 @@ fn full() -> Driver {
     q.cmd(&format!("RQ.NACK {id} {token}"));
     q.cmd("RQ.PUSH leased");
     q.lease("w");
-    q.cmd("RQ.PUSH ready");
-    q.cmd("RQ.PUSH delayed DELAY 1000");
+    q.cmd("RQ.PUSH ready GROUP g");
+    q.cmd("RQ.PUSH delayed DELAY 1000 DEDUP k");
+    q.cmd("RQ.SCHEDULE t EVERY 5000 PAYLOAD p");
     q
 }
 
@@ -111,7 +115,78 @@ const NUMBERS: &[Number] = &[
     number("RQ.ALTER", "MAXDELIVERIES", 0, 1_000_000_000),
     number("RQ.ALTER", "MAXEXPIRIES", 0, 1_000_000_000),
     Number { before: "RQ.ALTER", option: "BACKOFF", low: 0, high: MAX_SPAN, after: "315360000000" },
+    number("RQ.PUSH p DEDUP k", "WINDOW", 1, MAX_SPAN),
+    number("RQ.PUSH p DEDUP k REPLACE", "MAXWAIT", 0, MAX_SPAN),
+    number("RQ.MPUSH 1 p DEDUPS k", "WINDOW", 1, MAX_SPAN),
+    number("RQ.TRIM", "MAXLEN", 0, 1_000_000_000),
+    number("RQ.TRIM", "MAXAGE", 0, MAX_SPAN),
+    number("RQ.TRIM", "MAXBYTES", 0, i64::MAX as u64),
+    number("RQ.TRIM MAXLEN 1", "COUNT", 1, 10_000),
+    number("RQ.PURGE DONE", "COUNT", 1, 10_000),
+    number("RQ.WAIT 1700000000000-0", "BLOCK", 0, MAX_SPAN),
+    number("RQ.GROUPS", "COUNT", 1, 1_000),
+    number("RQ.CONSUMERS AFTER a", "COUNT", 1, 1_000),
+    number("RQ.PAUSE", "FOR", 1, MAX_SPAN),
+    number("RQ.PAUSE IN", "FOR", 1, MAX_SPAN),
+    number("RQ.PAUSE GROUP g", "FOR", 1, MAX_SPAN),
+    number("RQ.SCHEDULE s PAYLOAD p", "EVERY", 100, MAX_SPAN),
+    number("RQ.SCHEDULE s EVERY 100 PAYLOAD p", "START", MIN_AT as i64, MAX_TIME),
+    number("RQ.SCHEDULE s EVERY 100 PAYLOAD p", "END", MIN_AT as i64, MAX_TIME),
+    number("RQ.SCHEDULE s EVERY 100 PAYLOAD p", "LIMIT", 1, 1_000_000_000),
+    number("RQ.SCHEDULE s EVERY 100 PAYLOAD p", "PRIORITY", -128, 127),
+    number("RQ.SCHEDULE s EVERY 100 PAYLOAD p", "LEASE", 1, MAX_LEASE),
+    number("RQ.SCHEDULE s EVERY 100 PAYLOAD p", "MAXDELIVERIES", 0, 1_000_000_000),
+    number("RQ.SCHEDULE s EVERY 100 PAYLOAD p", "TTL", 1, MAX_SPAN),
+    number("RQ.CREATE", "AGING", 0, MAX_SPAN),
+    number("RQ.ALTER", "AGING", 0, MAX_SPAN),
+    Number { before: "RQ.CREATE", option: "RATE", low: 1, high: 10_000, after: "1000" },
+    Number { before: "RQ.ALTER", option: "GROUPRATE", low: 1, high: 10_000, after: "1000" },
+    number("RQ.CREATE GROUPRATE 5", "", 1, MAX_SPAN),
+    number("RQ.ALTER RATE 5", "", 1, MAX_SPAN),
 ];
+
+/// Bounds of a queue, where -1 is none, and the highest.
+const BOUNDS: &[(&str, u64)] = &[
+    ("KEEPDONE", 1_000_000_000),
+    ("KEEPDONEMS", MAX_SPAN),
+    ("KEEPDONEBYTES", 1 << 53),
+    ("KEEPDEAD", 1_000_000_000),
+    ("KEEPDEADMS", MAX_SPAN),
+    ("KEEPDEADBYTES", 1 << 53),
+    ("MAXLIVE", 1_000_000_000),
+    ("MAXLIVEBYTES", 1 << 53),
+    ("CONCURRENCY", 1_000_000_000),
+    ("GROUPLIMIT", 1_000_000_000),
+];
+
+#[test]
+fn every_bound_has_a_range_and_its_error_names_it() {
+    for verb in ["RQ.CREATE", "RQ.ALTER"] {
+        for (option, high) in BOUNDS {
+            let above = (high + 1).to_string();
+            for value in NO_NUMBERS.iter().copied().chain([&b"-2"[..], above.as_bytes(), b"18446744073709551616"]) {
+                let error = refused(verb, &[option.as_bytes(), value]);
+                let shown = value.escape_ascii().to_string();
+                for part in [*option, &shown, "-1", &high.to_string()] {
+                    assert!(error.contains(part), "{verb} {option}: no {part} in {error}");
+                }
+            }
+            assert!(refused(verb, &[option.as_bytes()]).contains(option));
+            for value in ["-1", "0", "1", &high.to_string()] {
+                let mut q = full();
+                q.cmd(&format!("{verb} {option} {value}"));
+                assert_eq!(q.info(&option.to_lowercase()), rq_core::Tree::Int(value.parse().unwrap()));
+                q.pass(1);
+                q.reload();
+                assert_eq!(q.info(&option.to_lowercase()), rq_core::Tree::Int(value.parse().unwrap()));
+            }
+        }
+    }
+    // A rate of -1 is none, and stands alone.
+    let mut q = full();
+    q.cmd("RQ.CREATE RATE -1 GROUPRATE -1 GROUPORDER no");
+    assert!(refused("RQ.CREATE", &[b"RATE", b"-1", b"5"]).contains('5'));
+}
 
 impl Number {
     fn with<'a>(&'a self, value: &'a [u8]) -> (&'a str, Vec<&'a [u8]>) {
@@ -129,7 +204,9 @@ fn every_number_has_a_range_and_its_error_names_it() {
     for number in NUMBERS {
         let below = (i128::from(number.low) - 1).to_string();
         let above = (u128::from(number.high) + 1).to_string();
-        let option = if number.option.is_empty() { "BACKOFF" } else { number.option };
+        // The second value of an option of two.
+        let option = if number.option.is_empty() { words(number.before)[1].escape_ascii().to_string() } else { number.option.to_string() };
+        let option = option.as_str();
         let outside = [below.as_bytes(), above.as_bytes(), b"-9223372036854775809", b"18446744073709551616"];
         for value in NO_NUMBERS.iter().copied().chain(outside) {
             let (name, args) = number.with(value);
@@ -176,113 +253,6 @@ fn seconds_are_refused_as_such() {
     }
 }
 
-/// Lines that are refused, and a word that the error must have.
-const LINES: &[(&str, &str)] = &[
-    // Missing.
-    ("RQ.PUSH", "value"),
-    ("RQ.MPUSH", "n"),
-    ("RQ.MPUSH 1", "1"),
-    ("RQ.MPUSH 3 a b", "3"),
-    ("RQ.MPUSH 0", "n"),
-    ("RQ.MPUSH -1 a", "-1"),
-    ("RQ.MPUSH 10001 a", "10000"),
-    ("RQ.MPUSH x a", "x"),
-    ("RQ.LEASE", "value"),
-    ("RQ.ACK", "value"),
-    ("RQ.ACK 1700000000000-0", "value"),
-    ("RQ.ACK 1-0 1 2-0", "value"),
-    ("RQ.ACKLEASE", "id"),
-    ("RQ.ACKLEASE 1-0", "token"),
-    ("RQ.ACKLEASE 1-0 1", "consumer"),
-    ("RQ.NACK", "value"),
-    ("RQ.NACK 1-0", "value"),
-    ("RQ.NACK 1-0 1 ERROR", "ERROR"),
-    ("RQ.RELEASE", "value"),
-    ("RQ.RELEASE CONSUMER", "CONSUMER"),
-    ("RQ.EXTEND", "value"),
-    ("RQ.REAP CONSUMER", "CONSUMER"),
-    ("RQ.REAP ID", "id"),
-    ("RQ.REDRIVE", "COUNT"),
-    ("RQ.REDRIVE REASON failed", "COUNT"),
-    ("RQ.SET", "id"),
-    ("RQ.SET 1-0", "PRIORITY"),
-    ("RQ.DEL", "id"),
-    ("RQ.PURGE", "value"),
-    ("RQ.GET", "id"),
-    ("RQ.PEEK", "value"),
-    ("RQ.PEEK READY CURSOR", "CURSOR"),
-    ("RQ.CREATE LEASE", "LEASE"),
-    ("RQ.CREATE BACKOFF 1", "BACKOFF"),
-    ("RQ.CREATE JITTER", "JITTER"),
-    ("RQ.ALTER", "option"),
-    // Too much, unknown, misplaced.
-    ("RQ.PUSH a b", "b"),
-    ("RQ.PUSH a DEAD", "DEAD"),
-    ("RQ.MPUSH 1 a b", "b"),
-    ("RQ.LEASE w x", "x"),
-    ("RQ.LEASE w META META", "META"),
-    ("RQ.ACK 1-0 1 DEAD", "DEAD"),
-    ("RQ.ACK 1-0 1 x", "x"),
-    ("RQ.ACKLEASE 1-0 1 w x", "x"),
-    ("RQ.NACK 1-0 1 x", "x"),
-    ("RQ.RELEASE CONSUMER w x", "x"),
-    ("RQ.RELEASE 1-0 1 CONSUMER w", "CONSUMER"),
-    ("RQ.EXTEND 1-0 1 COUNT 1", "COUNT"),
-    ("RQ.REAP x", "x"),
-    ("RQ.REDRIVE 1-0 COUNT 1", "COUNT"),
-    ("RQ.REDRIVE COUNT 1 x", "x"),
-    ("RQ.SET 1-0 LEASE 1", "LEASE"),
-    ("RQ.DEL 1-0 x", "x"),
-    ("RQ.PURGE READY x", "x"),
-    ("RQ.PURGE READY REASON failed", "REASON"),
-    ("RQ.GET 1-0 2-0", "2-0"),
-    ("RQ.PEEK READY x", "x"),
-    ("RQ.LEN READY DEAD", "DEAD"),
-    ("RQ.INFO x", "x"),
-    ("RQ.INFO JSON x", "x"),
-    ("RQ.CREATE x", "x"),
-    ("RQ.CREATE DELAY 5", "DELAY"),
-    ("RQ.ALTER x 1", "x"),
-    // The same option twice, or two that exclude each other.
-    ("RQ.PUSH a DELAY 1 DELAY 1", "DELAY"),
-    ("RQ.PUSH a DELAY 1 AT 1700000000000", "AT"),
-    ("RQ.PUSH a PRIORITY 1 priority 2", "PRIORITY"),
-    ("RQ.SET 1-0 DELAY 0 AT 1700000000000", "AT"),
-    ("RQ.NACK 1-0 1 DEAD DELAY 5", "DEAD"),
-    ("RQ.NACK 1-0 1 ERROR a ERROR b", "ERROR"),
-    ("RQ.REAP CONSUMER a CONSUMER b", "CONSUMER"),
-    ("RQ.REAP COUNT 1 ID 1-0", "COUNT"),
-    ("RQ.REAP CONSUMER a ID 1-0", "ID"),
-    ("RQ.CREATE LEASE 1 LEASE 2", "LEASE"),
-    ("RQ.CREATE BACKOFF 1 2 backoff 1 2", "BACKOFF"),
-    // Wrong words.
-    ("RQ.CREATE BACKOFF 5 4", "BACKOFF"),
-    ("RQ.CREATE JITTER half", "half"),
-    ("RQ.CREATE EXPIRYBACKOFF 1", "EXPIRYBACKOFF"),
-    ("RQ.REDRIVE COUNT 1 REASON none", "none"),
-    ("RQ.PURGE DEAD REASON READY", "READY"),
-    ("RQ.PURGE LEASED", "RQ.DEL"),
-    ("RQ.PURGE waiting", "waiting"),
-    ("RQ.PEEK ALL", "ALL"),
-    ("RQ.LEN live", "live"),
-    ("RQ.PEEK READY CURSOR x", "x"),
-    ("RQ.PEEK READY CURSOR -1", "-1"),
-    ("RQ.PEEK READY CURSOR 99999999999999999999999999999999999999", "9999"),
-    // No ids.
-    ("RQ.ACK x 1", "x"),
-    ("RQ.ACK 1 1", "1"),
-    ("RQ.NACK -0 1", "-0"),
-    ("RQ.EXTEND 01-0 1", "01-0"),
-    ("RQ.RELEASE 1-00 1", "1-00"),
-    ("RQ.GET 1-4294967296", "1-4294967296"),
-    ("RQ.GET 253402300800000-0", "253402300800000-0"),
-    ("RQ.GET 18446744073709551616-0", "18446744073709551616-0"),
-    ("RQ.DEL *", "*"),
-    ("RQ.SET 1- PRIORITY 1", "1-"),
-    ("RQ.REAP ID 1-0 x", "x"),
-    ("RQ.ACKLEASE w 1 w", "w"),
-];
-
 #[test]
 fn every_odd_line_is_refused_with_a_word_about_it() {
     for (line, word) in LINES {
@@ -323,6 +293,16 @@ fn a_name_that_is_too_long_is_refused() {
             ("RQ.ACKLEASE", own(&[ID.as_bytes(), b"1", name])),
             ("RQ.RELEASE", own(&[b"CONSUMER", name])),
             ("RQ.REAP", own(&[b"CONSUMER", name])),
+            ("RQ.PUSH", own(&[b"p", b"GROUP", name])),
+            ("RQ.PUSH", own(&[b"p", b"DEDUP", name])),
+            ("RQ.MPUSH", own(&[b"1", b"p", b"DEDUPS", name])),
+            ("RQ.GET", own(&[b"DEDUP", name])),
+            ("RQ.DEL", own(&[b"DEDUP", name])),
+            ("RQ.PAUSE", own(&[b"GROUP", name])),
+            ("RQ.RESUME", own(&[b"GROUP", name])),
+            ("RQ.SCHEDULE", own(&[name, b"EVERY", b"100", b"PAYLOAD", b"p"])),
+            ("RQ.SCHEDULE", own(&[b"s", b"EVERY", b"100", b"PAYLOAD", b"p", b"GROUP", name])),
+            ("RQ.SCHEDULE", own(&[b"s", b"EVERY", b"100", b"PAYLOAD", b"p", b"DEDUP", name])),
         ]
     };
     for (verb, args) in with(&long) {

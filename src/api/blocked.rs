@@ -20,18 +20,18 @@ pub type WaiterId = usize;
 pub struct Blocked(NonNull<raw::RedisModuleBlockedClient>);
 
 impl Blocked {
-    /// Blocks the calling client on a key, without a timeout of the server's.
+    /// Blocks the calling client on keys, without a timeout of the server's.
     ///
     /// None if the server would not: the client must get a reply at once then. The caller has
     /// made sure that blocking is not denied.
-    pub fn block(ctx: &Ctx, key: Str<'_>, id: WaiterId) -> Option<Blocked> {
-        let mut keys = [key.as_ptr()];
-        // SAFETY: the context and the key are valid; the server takes a reference to the key of
+    pub fn block(ctx: &Ctx, keys: &[Str<'_>], id: WaiterId) -> Option<Blocked> {
+        let mut keys: Vec<_> = keys.iter().map(|key| key.as_ptr()).collect();
+        // SAFETY: the context and the keys are valid; the server takes references to the keys of
         // its own. The callbacks are `extern "C"` and never unwind.
         let raw = unsafe {
             f!(RedisModule_BlockClientOnKeys)(
                 ctx.as_ptr(), Some(on_key_ready), Some(on_timeout), Some(on_free), 0,
-                keys.as_mut_ptr(), 1, id as *mut c_void,
+                keys.as_mut_ptr(), c_int::try_from(keys.len()).unwrap_or(0), id as *mut c_void,
             )
         };
         let blocked = Blocked(NonNull::new(raw)?);

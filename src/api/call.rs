@@ -1,8 +1,9 @@
 //! Commands of the server that are called.
 
 use redis_module::raw;
+use rq_core::Tree;
 
-use super::{forgets_replies, Ctx};
+use super::{forgets_replies, Ctx, OwnedStr};
 
 /// The value of a configuration option of the server; None if it has none of that name.
 ///
@@ -64,6 +65,63 @@ pub fn hang_up(ctx: &Ctx, client: u64) {
         );
         if !reply.is_null() {
             f!(RedisModule_FreeCallReply)(reply);
+        }
+    }
+}
+
+/// Runs a command of the server. `tell`: its effects go to replicas and the AOF.
+///
+/// # Errors
+/// The command's error, as the server words it.
+pub fn call(ctx: &Ctx, command: &std::ffi::CStr, args: &[&[u8]], tell: bool) -> Result<Tree, String> {
+    let args: Vec<OwnedStr> = args.iter().map(|arg| OwnedStr::new(arg)).collect();
+    let mut raw_args: Vec<*mut raw::RedisModuleString> = args.iter().map(|arg| arg.get().as_ptr()).collect();
+    // E: errors come as replies. v: a vector of strings.
+    let format = if tell { c"!Ev" } else { c"Ev" };
+    // SAFETY: the context is valid; the format says a vector of strings and its length, which
+    // live until the call has ended.
+    let reply = unsafe {
+        f!(RedisModule_Call)(ctx.as_ptr(), command.as_ptr(), format.as_ptr(), raw_args.as_mut_ptr(), raw_args.len())
+    };
+    if reply.is_null() {
+        return Err("ERR the server does not run this command".into());
+    }
+    // SAFETY: the reply is valid until it is freed, and its elements with it.
+    unsafe {
+        let tree = tree_of(reply, 0);
+        f!(RedisModule_FreeCallReply)(reply);
+        tree
+    }
+}
+
+/// The deepest reply that is read.
+const MAX_DEPTH: usize = 8;
+
+/// A reply as a tree.
+///
+/// # Safety
+/// `reply` is a valid reply.
+unsafe fn tree_of(reply: *mut raw::RedisModuleCallReply, depth: usize) -> Result<Tree, String> {
+    // SAFETY: the reply is valid, and its parts are as long as it is.
+    unsafe {
+        let kind = f!(RedisModule_CallReplyType)(reply);
+        let text = || {
+            let mut len = 0;
+            let start = f!(RedisModule_CallReplyStringPtr)(reply, &mut len);
+            if start.is_null() { Vec::new() } else { std::slice::from_raw_parts(start.cast::<u8>(), len).to_vec() }
+        };
+        if kind == raw::REDISMODULE_REPLY_INTEGER as i32 {
+            Ok(Tree::Int(f!(RedisModule_CallReplyInteger)(reply)))
+        } else if kind == raw::REDISMODULE_REPLY_STRING as i32 {
+            Ok(Tree::Bulk(text()))
+        } else if kind == raw::REDISMODULE_REPLY_ERROR as i32 {
+            Err(String::from_utf8_lossy(&text()).trim_end().into())
+        } else if kind == raw::REDISMODULE_REPLY_ARRAY as i32 && depth < MAX_DEPTH {
+            let len = f!(RedisModule_CallReplyLength)(reply);
+            let items = (0..len).map(|at| tree_of(f!(RedisModule_CallReplyArrayElement)(reply, at), depth + 1));
+            items.collect::<Result<_, _>>().map(Tree::Array)
+        } else {
+            Ok(Tree::Null)
         }
     }
 }

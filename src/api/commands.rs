@@ -6,7 +6,7 @@ use std::mem::size_of;
 
 use redis_module::raw;
 use rq_core::syntax::{self, Arg, Kind};
-use rq_core::table::{Access, Command, COMMANDS};
+use rq_core::table::{Access, Command, Keys, COMMANDS};
 
 use super::{guarded, log, Ctx, Level, Str};
 use crate::run;
@@ -55,7 +55,9 @@ unsafe extern "C" fn command<const N: usize>(
         // SAFETY: the server passes `argc` strings, for this call.
         let argv = unsafe { Argv::from_raw(argv, argc) };
         if let Some(command) = COMMANDS.get(N) {
-            run::command(node, &ctx, command, &argv);
+            if !tells_keys(&ctx, command, &argv) {
+                run::command(node, &ctx, command, &argv);
+            }
         }
         true
     });
@@ -64,6 +66,24 @@ unsafe extern "C" fn command<const N: usize>(
         ctx.error("ERR internal error, a bug in RQ: see the server's log");
     }
     raw::REDISMODULE_OK as c_int
+}
+
+/// Where the keys of a command with numbered keys are, if that is all that the server asks.
+///
+/// What `describe` says would be enough for ACLs and clients. But to find a command's slot, Redis
+/// 7.0 and Valkey ask the command itself; unasked, it would run whatever slots its keys are in.
+fn tells_keys(ctx: &Ctx, command: &Command, argv: &Argv<'_>) -> bool {
+    // SAFETY: the context is valid.
+    if command.verb.keys() != Keys::Numbered || unsafe { f!(RedisModule_IsKeysPositionRequest)(ctx.as_ptr()) } == 0 {
+        return false;
+    }
+    let n = argv.get(1).and_then(|n| std::str::from_utf8(n.bytes()).ok()?.parse::<c_int>().ok());
+    let end = n.and_then(|n| n.checked_add(2)).filter(|end| usize::try_from(*end).is_ok_and(|end| end <= argv.len()));
+    for at in 2..end.unwrap_or(0) {
+        // SAFETY: the context is valid, and there is an argument at this place.
+        unsafe { f!(RedisModule_KeyAtPos)(ctx.as_ptr(), at) };
+    }
+    true
 }
 
 macro_rules! functions {
@@ -88,10 +108,13 @@ pub fn create_commands(ctx: &Ctx) -> Result<(), String> {
     for (n, entry) in COMMANDS.iter().enumerate() {
         let function = FUNCTIONS.get(n).ok_or("more commands than functions for them: extend FUNCTIONS")?;
         let name = CString::new(entry.name).map_err(|_| "a NUL in a name")?;
-        let flags = CString::new(entry.flags).map_err(|_| "a NUL in flags")?;
+        // Keys that are numbered are told of by `describe` and `tells_keys`.
+        let (first, last, step) = if entry.verb.keys() == Keys::First { (1, 1, 1) } else { (0, 0, 0) };
+        let more = if entry.verb.keys() == Keys::Numbered { " getkeys-api" } else { "" };
+        let flags = CString::new(format!("{}{more}", entry.flags)).map_err(|_| "a NUL in flags")?;
         // SAFETY: the context is valid, the strings end with NUL and are copied.
         let result = unsafe {
-            f!(RedisModule_CreateCommand)(ctx.as_ptr(), name.as_ptr(), Some(*function), flags.as_ptr(), 1, 1, 1)
+            f!(RedisModule_CreateCommand)(ctx.as_ptr(), name.as_ptr(), Some(*function), flags.as_ptr(), first, last, step)
         };
         if result != 0 {
             return Err(format!("the server refuses the command {}: is there another module that has it?", entry.name));
@@ -170,15 +193,30 @@ fn describe(created: *mut raw::RedisModuleCommand, entry: &Command) -> bool {
     let (mut keys, mut info) = unsafe {
         (std::mem::zeroed::<[raw::RedisModuleCommandKeySpec; 2]>(), std::mem::zeroed::<raw::RedisModuleCommandInfo>())
     };
-    // The second one stays zero: it ends the list. The key is always the first argument.
+    // The second one stays zero: it ends the list.
     let [key, _] = &mut keys;
     key.flags = access.into();
     key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     key.bs.index.pos = 1;
-    key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    key.fk.range.lastkey = 0;
-    key.fk.range.keystep = 1;
-    key.fk.range.limit = 0;
+    match entry.verb.keys() {
+        Keys::First => {
+            key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+            key.fk.range.lastkey = 0;
+            key.fk.range.keystep = 1;
+            key.fk.range.limit = 0;
+        }
+        Keys::Numbered => {
+            key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+            key.fk.keynum.keynumidx = 0;
+            key.fk.keynum.firstkey = 1;
+            key.fk.keynum.keystep = 1;
+        }
+        // Nothing: the list ends at once.
+        Keys::None => {
+            key.flags = 0;
+            key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID;
+        }
+    }
     let version = raw::RedisModuleCommandInfoVersion {
         version: 1,
         sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -190,7 +228,9 @@ fn describe(created: *mut raw::RedisModuleCommand, entry: &Command) -> bool {
     info.complexity = texts.keep(entry.complexity);
     info.since = texts.keep(env!("CARGO_PKG_VERSION"));
     info.arity = entry.arity;
-    info.key_specs = keys.as_mut_ptr();
+    if entry.verb.keys() != Keys::None {
+        info.key_specs = keys.as_mut_ptr();
+    }
     info.args = args.as_mut_ptr();
     // SAFETY: the command is valid; everything `info` points to lives until here and is copied.
     unsafe { f!(RedisModule_SetCommandInfo)(created, &info) == 0 }

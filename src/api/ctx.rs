@@ -25,6 +25,8 @@ bitflags::bitflags! {
         const MASTER = raw::REDISMODULE_CTX_FLAGS_MASTER;
         /// This server is part of a cluster.
         const CLUSTER = raw::REDISMODULE_CTX_FLAGS_CLUSTER;
+        /// Memory is full.
+        const OOM = raw::REDISMODULE_CTX_FLAGS_OOM;
         /// maxmemory is set, with a policy that evicts keys.
         const EVICT = raw::REDISMODULE_CTX_FLAGS_EVICT;
         /// The command came from the primary.

@@ -20,6 +20,7 @@ macro_rules! f {
     };
 }
 
+mod acl;
 mod blocked;
 mod call;
 mod callback;
@@ -36,8 +37,9 @@ mod slots;
 mod string;
 mod timer;
 
+pub use acl::Readable;
 pub use blocked::{Blocked, WaiterId};
-pub use call::{config_get, hang_up};
+pub use call::{call, config_get, hang_up};
 pub use callback::{count_panic, guarded, load};
 pub use commands::{create_commands, Argv};
 pub use config::{register as register_config, Setting, Value};
@@ -102,9 +104,10 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
         RedisModule_InfoAddFieldCString RedisModule_Call RedisModule_FreeCallReply
         RedisModule_CallReplyType RedisModule_CallReplyLength RedisModule_CallReplyArrayElement
-        RedisModule_CallReplyStringPtr RedisModule_Scan RedisModule_ScanCursorCreate
+        RedisModule_CallReplyStringPtr RedisModule_CallReplyInteger RedisModule_Scan RedisModule_ScanCursorCreate
         RedisModule_ScanCursorDestroy RedisModule_ScanCursorRestart RedisModule_GetRandomBytes
         RedisModule_GetClientId RedisModule_GetClientInfoById
+        RedisModule_IsKeysPositionRequest RedisModule_KeyAtPos
     }
 }
 

@@ -97,7 +97,9 @@ fn b73_arguments_at_random() {
             }
             refused += usize::from(call(&s, &undo, command, &arguments));
         }
-        assert!(refused > 100, "{command}: only {refused} were refused");
+        // Any word can be the name of a schedule.
+        let few = if command == "rq.unschedule" { 50 } else { 100 };
+        assert!(refused > few, "{command}: only {refused} were refused");
         s.run("FLUSHALL");
     }
     s.verify();

@@ -171,7 +171,7 @@ fn refusals() {
             ("BACKOFF 5 315360000001", "ERR BACKOFF max must be an integer from 0 to 315360000000"),
             ("BACKOFF 6 5", "ERR BACKOFF max must not be below its base"),
             ("JITTER some", "ERR JITTER must be full, equal or none, not \"some\""),
-            ("EXPIRYBACKOFF maybe", "ERR EXPIRYBACKOFF must be yes or no, not \"maybe\""),
+            ("EXPIRYBACKOFF maybe", "ERR EXPIRYBACKOFF must be no or yes, not \"maybe\""),
             ("LEASE 5 LEASE 6", "ERR syntax error: LEASE was given twice"),
             ("LEASE 5 COLOUR red", "ERR syntax error: unknown or misplaced option \"COLOUR\""),
             ("MAXDELIVERIES 5 LEASE 0", "ERR LEASE must be"),

@@ -2,11 +2,12 @@
 
 use crate::harness::{check_equal, stock, Reply, Server, Stop};
 
-/// Every command: its name, arity, flags, and what it does to its key.
+/// Every command: its name, arity, flags, and what it does to its key; nothing if it has none.
 const COMMANDS: &[(&str, i64, &str, &str)] = &[
     ("rq.push", -3, "write denyoom fast", "RW insert"),
     ("rq.mpush", -4, "write denyoom", "RW insert"),
     ("rq.lease", -3, "write blocking", "RW access update"),
+    ("rq.mlease", -4, "write blocking", "RW access update"),
     ("rq.ack", -4, "write fast", "RW update"),
     ("rq.acklease", -5, "write blocking", "RW access update"),
     ("rq.nack", -4, "write fast", "RW update"),
@@ -17,17 +18,36 @@ const COMMANDS: &[(&str, i64, &str, &str)] = &[
     ("rq.set", -5, "write fast", "RW update"),
     ("rq.del", -3, "write fast", "RW update"),
     ("rq.purge", -3, "write", "RW update"),
-    ("rq.get", 3, "readonly fast", "RO access"),
+    ("rq.trim", -4, "write", "RW update"),
+    ("rq.get", -3, "readonly fast", "RO access"),
+    ("rq.wait", -3, "readonly blocking", "RO access"),
     ("rq.peek", -3, "readonly", "RO access"),
     ("rq.len", -2, "readonly fast", "RO access"),
     ("rq.info", -2, "readonly fast", "RO access"),
+    ("rq.schedule", -6, "write denyoom", "RW insert"),
+    ("rq.unschedule", -3, "write", "RW update"),
+    ("rq.schedules", 2, "readonly", "RO access"),
+    ("rq.pause", -2, "write denyoom fast", "RW insert"),
+    ("rq.resume", -2, "write fast", "RW update"),
+    ("rq.groups", -2, "readonly", "RO access"),
+    ("rq.consumers", -2, "readonly", "RO access"),
+    ("rq.queues", -1, "readonly", ""),
+    ("rq.xtrim", -4, "write", "RW update"),
     ("rq.create", -2, "write denyoom fast", "RW insert"),
     ("rq.alter", -4, "write fast", "RW update"),
     ("rq.apply", 3, "write admin noscript", "RW access update"),
 ];
 
-/// A call of each command with enough arguments, for the key `q`.
+/// Those that have a key, and a call of each with enough arguments, for the key `q`.
+fn calls() -> impl Iterator<Item = (&'static str, &'static str, String)> {
+    let keyed = COMMANDS.iter().filter(|(.., access)| !access.is_empty());
+    keyed.map(|(name, arity, _, access)| (*name, *access, call(name, *arity)))
+}
+
 fn call(name: &str, arity: i64) -> String {
+    if name == "rq.mlease" {
+        return "rq.mlease 1 q x".to_owned();
+    }
     let arguments = (arity.unsigned_abs() as usize).saturating_sub(2);
     format!("{name} q{}", " x".repeat(arguments))
 }
@@ -46,19 +66,20 @@ fn command_info() {
         for flag in ["write", "readonly", "denyoom", "blocking", "fast", "admin", "noscript"] {
             assert_eq!(told.iter().any(|one| one == flag), flags.split(' ').any(|one| one == flag), "{flag} of {name}");
         }
-        assert_eq!(info[3..6], [Reply::Int(1), Reply::Int(1), Reply::Int(1)], "the place of the key in {name}");
+        // Numbered keys are found otherwise, see COMMAND GETKEYS; RQ.QUEUES has none.
+        let place = i64::from(!["rq.mlease", "rq.queues"].contains(name));
+        assert_eq!(info[3..6], [Reply::Int(place), Reply::Int(place), Reply::Int(place)], "the place of the key in {name}");
     }
 }
 
 #[test]
 fn command_getkeysandflags() {
     let server = Server::start();
-    for (name, arity, _, access) in COMMANDS {
-        let line = call(name, *arity);
+    for (name, access, line) in calls() {
         assert_eq!(server.run(format!("COMMAND GETKEYS {line}")).texts(), ["q"], "{name}");
         let reply = server.run(format!("COMMAND GETKEYSANDFLAGS {line}"));
         let key = reply.array()[0].array();
-        assert_eq!((key[0].text(), key[1].texts().join(" ").as_str()), ("q", *access), "{name}");
+        assert_eq!((key[0].text(), key[1].texts().join(" ").as_str()), ("q", access), "{name}");
     }
     // Whatever follows, and whatever it is spelled like.
     let line = "COMMAND GETKEYS RQ.PUSH KEYS x DELAY 5 PRIORITY 3";
@@ -76,7 +97,13 @@ fn command_docs() {
         }
         assert_eq!(docs["group"], "module");
         let first = docs["arguments"].array()[0].fields();
-        assert_eq!((first["name"].text(), first["type"].text()), ("key", "key"), "{name}");
+        let expected = match *name {
+            "rq.mlease" => ("numkeys", "integer"),
+            "rq.queues" => ("n", "integer"),
+            "rq.xtrim" => ("stream", "key"),
+            _ => ("key", "key"),
+        };
+        assert_eq!((first["name"].text(), first["type"].text()), expected, "{name}");
     }
     let push = server.run("COMMAND DOCS rq.push").array()[1].fields();
     let arguments: Vec<String> = push["arguments"].array().iter().map(|one| format!("{one:?}")).collect();
@@ -131,8 +158,8 @@ fn key_permissions() {
         ("stranger", "~other*", "none"),
     ] {
         server.run(format!("ACL SETUSER {user} on nopass {keys} +@all"));
-        for (name, arity, _, access) in COMMANDS {
-            let reply = server.run(format!("ACL DRYRUN {user} {}", call(name, *arity)));
+        for (name, access, line) in calls() {
+            let reply = server.run(format!("ACL DRYRUN {user} {line}"));
             let may = match allowed {
                 "RO" => access.starts_with("RO"),
                 "W" => !access.contains("access"),

@@ -12,6 +12,13 @@ pub struct Policy {
     pub backoff: (u64, u64),
     pub jitter: Jitter,
     pub expiry_backoff: bool,
+    /// How many, how many bytes, how many ms of done and of dead jobs are kept.
+    pub keep_done: [Option<u64>; 3],
+    pub keep_dead: [Option<u64>; 3],
+    pub max_live: Option<u64>,
+    pub max_live_bytes: Option<u64>,
+    pub concurrency: Option<u64>,
+    pub rate: Option<(u64, u64)>,
 }
 
 impl Policy {
@@ -24,6 +31,19 @@ impl Policy {
             Setting::Backoff(base, max) => self.backoff = (base, max),
             Setting::Jitter(jitter) => self.jitter = jitter,
             Setting::ExpiryBackoff(yes) => self.expiry_backoff = yes,
+            Setting::Rate(rate) => self.rate = rate,
+            Setting::Bound(name, bound) => match name {
+                "KEEPDONE" => self.keep_done[0] = bound,
+                "KEEPDONEBYTES" => self.keep_done[1] = bound,
+                "KEEPDONEMS" => self.keep_done[2] = bound,
+                "KEEPDEAD" => self.keep_dead[0] = bound,
+                "KEEPDEADBYTES" => self.keep_dead[1] = bound,
+                "KEEPDEADMS" => self.keep_dead[2] = bound,
+                "MAXLIVE" => self.max_live = bound,
+                "MAXLIVEBYTES" => self.max_live_bytes = bound,
+                "CONCURRENCY" => self.concurrency = bound,
+                other => unreachable!("{other}"),
+            },
         }
     }
 
@@ -67,6 +87,8 @@ pub struct Job {
     pub own_lease: Option<u64>,
     pub own_max_deliveries: Option<u64>,
     pub ttl: Option<u64>,
+    /// Its dedup key, and the window of that or 0.
+    pub dedup: Option<(Vec<u8>, u64)>,
     pub state: State,
     /// When it is or was due, which is its place among the ready ones.
     pub place: u64,
@@ -94,6 +116,8 @@ pub struct Job {
     pub first_delivered: Option<u64>,
     pub last_delivered: Option<u64>,
     pub dead_at: u64,
+    pub done_at: u64,
+    pub result: Vec<u8>,
     pub reason: Option<&'static str>,
     pub error: Vec<u8>,
     /// The due time was drawn at random from this range; it has to be asked for.
@@ -101,6 +125,16 @@ pub struct Job {
 }
 
 impl Job {
+    /// Since when it is dead or done.
+    pub fn ended_at(&self) -> u64 {
+        if self.state == State::Done { self.done_at } else { self.dead_at }
+    }
+
+    /// The bytes that bounds count.
+    pub fn bytes(&self) -> u64 {
+        (self.payload.len() + self.result.len()) as u64
+    }
+
     pub fn waits(&self) -> bool {
         matches!(self.state, State::Ready | State::Delayed)
     }

@@ -36,6 +36,7 @@ pub enum Among {
     /// The token was spent, and the job is still there.
     Spent,
     Dead,
+    Done,
     Ever,
     Unknown,
 }
@@ -64,6 +65,16 @@ pub struct Moment {
 pub enum When {
     Delay(u64),
     At(Moment),
+}
+
+/// DEDUP or DEDUPS of a push: a key for each payload.
+#[derive(Debug, Clone)]
+pub struct Dedup {
+    pub keys: Vec<Vec<u8>>,
+    pub window: Option<u64>,
+    pub replace: bool,
+    pub max_wait: Option<u64>,
+    pub keep_last: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -133,6 +144,10 @@ pub enum Setting {
     Backoff(u64, u64),
     Jitter(Jitter),
     ExpiryBackoff(bool),
+    /// KEEPDONE, MAXLIVE and so on; None, spelled -1, is no bound.
+    Bound(&'static str, Option<u64>),
+    /// RATE n ms.
+    Rate(Option<(u64, u64)>),
 }
 
 #[derive(Debug, Clone)]
@@ -147,10 +162,12 @@ pub struct RedriveMany {
 
 #[derive(Debug, Clone)]
 pub enum Op {
-    Push { payload: Vec<u8>, options: JobOptions },
-    MPush { payloads: Vec<Vec<u8>>, options: JobOptions },
+    Push { payload: Vec<u8>, options: JobOptions, dedup: Option<Dedup> },
+    MPush { payloads: Vec<Vec<u8>>, options: JobOptions, dedup: Option<Dedup> },
+    GetDedup { key: Vec<u8> },
+    DelDedup { keys: Vec<Vec<u8>> },
     Lease { consumer: Vec<u8>, options: LeaseOptions },
-    Ack { pairs: Vec<PairPick> },
+    Ack { pairs: Vec<PairPick>, result: Option<Vec<u8>> },
     AckLease { pair: PairPick, consumer: Vec<u8>, options: LeaseOptions },
     Nack { pairs: Vec<PairPick>, delay: Option<u64>, error: Option<Vec<u8>>, dead: bool },
     Release { pairs: Vec<PairPick>, delay: Option<u64> },
@@ -164,6 +181,11 @@ pub enum Op {
     Set { id: IdPick, priority: Option<i8>, when: Option<When> },
     Del { ids: Vec<IdPick> },
     Purge { state: State, count: Option<u64>, reason: Option<&'static str>, before: Option<Moment> },
+    Trim { by: &'static str, bound: u64, count: Option<u64> },
+    /// `inward`: IN, else OUT.
+    Pause { inward: bool, for_ms: Option<u64>, reason: Option<Vec<u8>> },
+    Resume { inward: bool },
+    Wait { id: IdPick },
     Get { id: IdPick },
     Peek { state: State, count: Option<u64>, payload: bool },
     Len { state: Option<State> },
@@ -197,7 +219,7 @@ impl Op {
         };
         match self {
             Op::Push { options, .. } | Op::MPush { options, .. } => bind_when(&mut options.when),
-            Op::Ack { pairs } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. } => {
+            Op::Ack { pairs, .. } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. } => {
                 pairs.iter_mut().for_each(bind_pair);
             }
             Op::AckLease { pair, .. } => bind_pair(pair),
@@ -210,9 +232,17 @@ impl Op {
                 bind_when(when);
             }
             Op::Purge { before, .. } => before.iter_mut().for_each(bind_moment),
-            Op::Get { id } => bind_id(id),
-            Op::Lease { .. } | Op::ReleaseConsumer { .. } | Op::Reap { .. } | Op::ReapConsumer { .. }
+            Op::Get { id } | Op::Wait { id } => bind_id(id),
+            Op::GetDedup { .. } | Op::DelDedup { .. } | Op::Trim { .. } | Op::Pause { .. } | Op::Resume { .. } | Op::Lease { .. } | Op::ReleaseConsumer { .. } | Op::Reap { .. } | Op::ReapConsumer { .. }
             | Op::Peek { .. } | Op::Len { .. } | Op::Info | Op::Create { .. } | Op::Alter { .. } => {}
+        }
+    }
+
+    /// DEDUP or DEDUPS.
+    pub fn dedup(&self) -> Option<&Dedup> {
+        match self {
+            Op::Push { dedup, .. } | Op::MPush { dedup, .. } => dedup.as_ref(),
+            _ => None,
         }
     }
 
@@ -230,9 +260,13 @@ impl Op {
             Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. } => "RQ.REAP",
             Op::Redrive { .. } | Op::RedriveMany(_) => "RQ.REDRIVE",
             Op::Set { .. } => "RQ.SET",
-            Op::Del { .. } => "RQ.DEL",
+            Op::Del { .. } | Op::DelDedup { .. } => "RQ.DEL",
             Op::Purge { .. } => "RQ.PURGE",
-            Op::Get { .. } => "RQ.GET",
+            Op::Trim { .. } => "RQ.TRIM",
+            Op::Pause { .. } => "RQ.PAUSE",
+            Op::Resume { .. } => "RQ.RESUME",
+            Op::Wait { .. } => "RQ.WAIT",
+            Op::Get { .. } | Op::GetDedup { .. } => "RQ.GET",
             Op::Peek { .. } => "RQ.PEEK",
             Op::Len { .. } => "RQ.LEN",
             Op::Info => "RQ.INFO",
@@ -246,20 +280,33 @@ impl Op {
     pub fn spell(&self, style: u32) -> Words {
         let mut words = Words { style, ..Words::default() };
         match self {
-            Op::Push { payload, options } => {
+            Op::Push { payload, options, dedup } => {
                 words.word(payload);
                 words.job_options(options);
+                words.dedup("DEDUP", dedup.as_ref());
             }
-            Op::MPush { payloads, options } => {
+            Op::MPush { payloads, options, dedup } => {
                 words.word(payloads.len().to_string().as_bytes());
                 payloads.iter().for_each(|payload| words.word(payload));
                 words.job_options(options);
+                words.dedup("DEDUPS", dedup.as_ref());
+            }
+            Op::GetDedup { key } => {
+                words.word(&words.keyword("DEDUP"));
+                words.word(key);
+            }
+            Op::DelDedup { keys } => {
+                words.word(&words.keyword("DEDUP"));
+                keys.iter().for_each(|key| words.word(key));
             }
             Op::Lease { consumer, options } => {
                 words.word(consumer);
                 words.lease_options(options);
             }
-            Op::Ack { pairs } => words.pairs(pairs),
+            Op::Ack { pairs, result } => {
+                words.pairs(pairs);
+                words.value("RESULT", result.as_deref());
+            }
             Op::AckLease { pair, consumer, options } => {
                 words.pairs(std::slice::from_ref(pair));
                 words.word(consumer);
@@ -309,7 +356,17 @@ impl Op {
                 words.value("REASON", reason.map(str::as_bytes));
                 words.number("BEFORE", before.map(|m| m.at));
             }
-            Op::Get { id } => words.word(&id_text(id.id)),
+            Op::Trim { by, bound, count } => {
+                words.number(by, Some(*bound));
+                words.number("COUNT", *count);
+            }
+            Op::Pause { inward, for_ms, reason } => {
+                words.flag(if *inward { "IN" } else { "OUT" }, *inward || words.style % 2 == 0);
+                words.number("FOR", *for_ms);
+                words.value("REASON", reason.as_deref());
+            }
+            Op::Resume { inward } => words.flag(if *inward { "IN" } else { "OUT" }, *inward || words.style % 2 == 0),
+            Op::Get { id } | Op::Wait { id } => words.word(&id_text(id.id)),
             Op::Peek { state, count, payload } => {
                 words.word(&words.keyword(state.name()));
                 words.number("COUNT", *count);
@@ -399,6 +456,15 @@ impl Words {
         self.number("TTL", options.ttl);
     }
 
+    fn dedup(&mut self, name: &str, dedup: Option<&Dedup>) {
+        let Some(dedup) = dedup else { return };
+        self.options.push([vec![self.keyword(name)], dedup.keys.clone()].concat());
+        self.number("WINDOW", dedup.window);
+        self.flag("REPLACE", dedup.replace);
+        self.number("MAXWAIT", dedup.max_wait);
+        self.flag("KEEPLAST", dedup.keep_last);
+    }
+
     fn lease_options(&mut self, options: &LeaseOptions) {
         self.number("COUNT", options.count);
         self.number("LEASE", options.lease);
@@ -420,6 +486,14 @@ impl Words {
                     max.to_string().into_bytes(),
                 ]),
                 Setting::Jitter(jitter) => self.value("JITTER", Some(jitter.name().as_bytes())),
+                Setting::Bound(name, None) => self.value(name, Some(b"-1")),
+                Setting::Bound(name, bound) => self.number(name, *bound),
+                Setting::Rate(None) => self.value("RATE", Some(b"-1")),
+                Setting::Rate(Some((n, ms))) => self.options.push(vec![
+                    self.keyword("RATE"),
+                    n.to_string().into_bytes(),
+                    ms.to_string().into_bytes(),
+                ]),
                 Setting::ExpiryBackoff(yes) => self.value("EXPIRYBACKOFF", Some(if *yes { b"yes" } else { b"no" })),
             }
         }

@@ -3,6 +3,8 @@
 
 use rq_core::Tree;
 
+use super::bounds::Barred;
+use super::dedup::Key;
 use super::job::{Job, Policy, Token};
 use super::op::{id_text, Id, JobOptions, State};
 
@@ -16,8 +18,12 @@ pub struct Totals {
     pub released: u64,
     pub dead: u64,
     pub redriven: u64,
+    pub trimmed: u64,
+    pub dead_dropped: u64,
     /// By DEL and PURGE; not shown anywhere.
     pub removed: u64,
+    /// Of those acknowledged, the ones that stayed as done; not shown anywhere.
+    pub kept: u64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -31,11 +37,19 @@ pub struct Reference {
     /// was wrong, and has expired.
     pub longest_lease: u64,
     pub totals: Totals,
+    /// Out and in: the end, if there is one, and the reason.
+    pub pauses: [Option<Pause>; 2],
+    /// When leases were granted, as far as RATE needs it.
+    pub grants: Vec<u64>,
+    pub keys: Vec<Key>,
 }
+
+/// A pause: its end, if it has one, and its reason.
+pub type Pause = (Option<u64>, Vec<u8>);
 
 impl Reference {
     pub fn new(policy: Policy) -> Reference {
-        Reference { policy, jobs: Vec::new(), last_id: (0, 0), last_token: 0, longest_lease: 0, totals: Totals::default() }
+        Reference { policy, jobs: Vec::new(), last_id: (0, 0), last_token: 0, longest_lease: 0, totals: Totals::default(), pauses: [None, None], grants: Vec::new(), keys: Vec::new() }
     }
 
     pub fn job(&mut self, id: Id) -> Option<&mut Job> {
@@ -54,7 +68,7 @@ impl Reference {
             State::Delayed => jobs.sort_by_key(|job| (job.place, job.id)),
             State::Leased => jobs.sort_by_key(|job| (job.deadline, job.id)),
             State::Dead => jobs.sort_by_key(|job| (job.dead_at, job.id)),
-            State::Done => {}
+            State::Done => jobs.sort_by_key(|job| (job.done_at, job.id)),
         }
         jobs
     }
@@ -64,7 +78,7 @@ impl Reference {
     }
 
     pub fn live(&self) -> usize {
-        self.jobs.iter().filter(|job| job.state != State::Dead).count()
+        self.jobs.iter().filter(|job| !matches!(job.state, State::Dead | State::Done)).count()
     }
 
     /// Whether a lease is over.
@@ -81,24 +95,50 @@ impl Reference {
             State::Ready => job.ttl_end(),
             State::Dead | State::Done => None,
         };
-        self.jobs.iter().filter_map(event).min().map(|at| at.max(now))
+        let jobs = self.jobs.iter().filter_map(event);
+        let pauses = self.pauses.iter().flatten().filter_map(|(until, _)| *until);
+        let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now));
+        let reopens = match self.barred(now) {
+            Some(Barred::RateUntil(at)) if self.count(State::Ready) > 0 => Some(at),
+            _ => None,
+        };
+        let windows = self.keys.iter().filter(|key| key.held.is_none() && key.until > 0).map(|key| key.until);
+        jobs.chain(windows).chain(pauses).chain(retention).chain(reopens).min().map(|at| at.max(now))
     }
 
     /// What time alone changes; `expiry` false: leases do not end.
     pub fn due(&mut self, now: u64, expiry: bool) {
-        for n in 0..self.jobs.len() {
-            if expiry && self.expired(&self.jobs[n], now) {
+        // In the order of the times that are over: what is held behind those that end gets its id
+        // by that.
+        if expiry {
+            let mut over: Vec<(u64, Id)> = self.jobs.iter().filter(|job| self.expired(job, now)).map(|job| (job.deadline, job.id)).collect();
+            // Those of a clock that was wrong come last, the furthest first.
+            over.sort_by_key(|(deadline, id)| (*deadline > now, *deadline, *id));
+            let far = over.iter().position(|(deadline, _)| *deadline > now).unwrap_or(over.len());
+            over[far..].reverse();
+            for (_, id) in over {
+                let n = self.find(id).unwrap();
                 self.expire(n, now);
             }
-            let job = &mut self.jobs[n];
+        }
+        for job in &mut self.jobs {
             if job.state == State::Delayed && job.place <= now {
                 job.state = State::Ready;
                 job.ready_since = job.place;
             }
-            if job.waits() && job.ttl_end().is_some_and(|end| end <= now) {
-                self.bury(n, now, "ttl");
-            }
         }
+        let late = |job: &Job| job.ttl_end().filter(|end| job.waits() && *end <= now).map(|end| (end, job.id));
+        let mut late: Vec<(u64, Id)> = self.jobs.iter().filter_map(late).collect();
+        late.sort_unstable();
+        for (_, id) in late {
+            let n = self.find(id).unwrap();
+            self.bury(n, now, "ttl");
+        }
+        self.keys.retain(|key| key.held.is_some() || key.until == 0 || key.until > now);
+        for pause in &mut self.pauses {
+            pause.take_if(|(until, _)| until.is_some_and(|until| until <= now));
+        }
+        self.retain(now);
     }
 
     pub fn bury(&mut self, n: usize, now: u64, reason: &'static str) {
@@ -107,6 +147,8 @@ impl Reference {
         job.state = State::Dead;
         job.dead_at = now;
         job.reason = Some(reason);
+        let id = job.id;
+        self.ended(now, id, false);
     }
 
     /// Lets a job wait until `due`, or makes it ready if that is not ahead.
@@ -172,6 +214,7 @@ impl Reference {
             own_lease: options.lease,
             own_max_deliveries: options.max_deliveries,
             ttl: options.ttl,
+            dedup: None,
             state: if delayed { State::Delayed } else { State::Ready },
             place: due,
             old_place: due,
@@ -193,6 +236,8 @@ impl Reference {
             first_delivered: None,
             last_delivered: None,
             dead_at: 0,
+            done_at: 0,
+            result: Vec::new(),
             reason: None,
             error: Vec::new(),
             drawn: None,
@@ -203,6 +248,9 @@ impl Reference {
     /// Leases the first ready job, if the size of its payload fits.
     pub fn lease(&mut self, now: u64, consumer: &[u8], lease: Option<u64>, fits: impl Fn(u64) -> bool) -> Option<Job> {
         // The head whose time to live is over is not delivered, also when no tick has come.
+        if self.barred(now).is_some() {
+            return None;
+        }
         while let Some(late) = self.listed(State::Ready).first().filter(|job| job.ttl_end().is_some_and(|t| t <= now)) {
             let n = self.find(late.id)?;
             self.bury(n, now, "ttl");
@@ -211,6 +259,13 @@ impl Reference {
         let n = self.find(id)?;
         if !fits(self.jobs[n].payload.len() as u64) {
             return None;
+        }
+        match self.policy.rate {
+            None => self.grants.clear(),
+            Some((_, ms)) => {
+                self.grants.retain(|at| at + ms > now);
+                self.grants.push(now);
+            }
         }
         self.last_token = (self.last_token + 1).max(now * 1_000);
         self.totals.delivered += 1;
@@ -230,14 +285,27 @@ impl Reference {
         Some(job.clone())
     }
 
-    pub fn ack(&mut self, id: Id, token: u64) -> i64 {
+    pub fn ack(&mut self, now: u64, id: Id, token: u64, result: Option<&[u8]>) -> i64 {
         let Some(n) = self.find(id) else { return -1 };
         match self.jobs[n].standing(token) {
             Token::Live | Token::Late => {
                 self.totals.acked += 1;
-                self.jobs.remove(n);
+                if self.policy.keep_done.contains(&Some(0)) {
+                    self.jobs.remove(n);
+                    self.ended(now, id, false);
+                    return 1;
+                }
+                self.totals.kept += 1;
+                let job = &mut self.jobs[n];
+                job.state = State::Done;
+                job.done_at = now;
+                job.result = result.unwrap_or_default().to_vec();
+                job.reason = None;
+                job.token_is = Token::Spent("ack", 1);
+                self.ended(now, id, false);
                 1
             }
+            Token::Spent("ack", code) => code,
             Token::Void | Token::Spent(..) => 0,
         }
     }
@@ -290,6 +358,9 @@ impl Reference {
                 job.budget_expiries -= 1;
             }
         }
+        if let Some(grant) = self.grants.iter().position(|at| Some(*at) == job.last_delivered) {
+            self.grants.remove(grant);
+        }
         job.deliveries -= 1;
         job.total_deliveries -= 1;
         job.releases += 1;
@@ -318,9 +389,10 @@ impl Reference {
 
     pub fn extend(&mut self, now: u64, id: Id, token: u64, lease: Option<u64>) -> i64 {
         let max_run = self.policy.max_run;
+        let no_place = self.policy.concurrency.is_some_and(|limit| self.count(State::Leased) as u64 >= limit);
         let Some(job) = self.job(id) else { return -1 };
         let standing = job.standing(token);
-        if !matches!(standing, Token::Live | Token::Late) || job.state == State::Dead {
+        if !matches!(standing, Token::Live | Token::Late) || job.state == State::Dead || (standing == Token::Late && no_place) {
             return 0;
         }
         let mut deadline = now + lease.unwrap_or(job.lease_ms);
@@ -361,10 +433,13 @@ impl Reference {
 
     pub fn redrive(&mut self, now: u64, id: Id, due: u64, priority: Option<i8>) -> i64 {
         let Some(n) = self.find(id) else { return -1 };
-        let job = &mut self.jobs[n];
-        if job.state != State::Dead {
+        if self.jobs[n].state != State::Dead {
             return 0;
         }
+        if self.key_is_taken(id, now) {
+            return -2;
+        }
+        let job = &mut self.jobs[n];
         job.priority = priority.unwrap_or(job.priority);
         (job.deliveries, job.budget_failures, job.budget_expiries) = (0, 0, 0);
         job.redrives += 1;
@@ -372,6 +447,7 @@ impl Reference {
         job.first_due = due;
         self.totals.redriven += 1;
         self.wait(n, now, due);
+        self.take_key_back(id, now);
         1
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rq_core::{Jitter as CoreJitter, Policy as CorePolicy, Tree};
+use rq_core::{Opt, Policy as CorePolicy, Setting, Tree, Value};
 
 use super::job::{Policy, Token};
 use super::op::{id_text, Among, Binder, Id, IdPick, Jitter, LeaseOptions, Op, State, Twist};
@@ -13,8 +13,8 @@ use crate::support::{field, int, show, Driver, Reply, START};
 
 /// More jobs than this are not pushed: a command does at most 128 due steps, up to three for a
 /// job, and the reference does them all.
-const LIVE_MAX: usize = 40;
-const JOBS_MAX: usize = 100;
+const LIVE_MAX: usize = 30;
+const JOBS_MAX: usize = 60;
 
 pub struct Run {
     /// Thousands of jobs: then the timer does all due work before any command.
@@ -61,6 +61,7 @@ impl Choice<'_> {
             Among::Delayed => fits(State::Delayed),
             Among::Leased => fits(State::Leased),
             Among::Dead => fits(State::Dead),
+            Among::Done => fits(State::Done),
             Among::Late => jobs.iter().filter(|job| job.token_is == Token::Late).map(|job| job.id).collect(),
             Among::Spent => {
                 jobs.iter().filter(|job| matches!(job.token_is, Token::Spent(..))).map(|job| job.id).collect()
@@ -108,7 +109,11 @@ impl Binder for Choice<'_> {
 
 /// The defaults of a queue that PUSH makes: not the built-in ones, to see that they are used.
 fn defaults() -> (Policy, CorePolicy) {
-    let core = CorePolicy { lease_ms: 70, max_deliveries: 4, jitter: CoreJitter::None, ..CorePolicy::default() };
+    let mut core = CorePolicy::default();
+    let values = [(Opt::Lease, Value::Number(70)), (Opt::MaxDeliveries, Value::Number(4)), (Opt::Jitter, Value::Word(2))];
+    for (opt, value) in values {
+        core.set(Setting::new(opt, value).expect("in range"));
+    }
     let own = Policy {
         lease: 70,
         max_run: 0,
@@ -117,6 +122,12 @@ fn defaults() -> (Policy, CorePolicy) {
         backoff: (1_000, 3_600_000),
         jitter: Jitter::None,
         expiry_backoff: false,
+        keep_done: [Some(0), None, None],
+        keep_dead: [None; 3],
+        max_live: None,
+        max_live_bytes: None,
+        concurrency: None,
+        rate: None,
     };
     (own, core)
 }
@@ -226,7 +237,7 @@ impl Run {
 
     /// What the first token of a command is good for at that moment, after the due work.
     fn standing(&self, op: &Op) -> Option<String> {
-        let (Op::Ack { pairs } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. }) = op else {
+        let (Op::Ack { pairs, .. } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. }) = op else {
             return None;
         };
         let mut queue = self.world.queue.clone()?;
@@ -255,8 +266,13 @@ impl Run {
                 }
             }
             (Op::Redrive { .. }, Expect::Reply(Tree::Array(codes)), _) => self.mark(format!("{name}: {}", show(&codes[0]))),
+            (Op::Push { dedup: Some(_), .. }, Expect::Reply(Tree::Array(reply)), _) => {
+                self.mark(format!("PUSH: {}", ["dropped", "stored", "replaced", "held"][int(&reply[1]) as usize]));
+            }
+            (Op::RedriveMany(_), Expect::Reply(Tree::Array(all)), _) if int(&all[1]) > 0 => self.mark("skipped by a redrive".to_string()),
             (Op::RedriveMany(_), Expect::Reply(Tree::Array(all)), _) => self.mark(format!("{name}: more {}", show(&all[2]))),
-            (Op::Set { .. } | Op::Create { .. }, Expect::Reply(code), _) => self.mark(format!("{name}: {}", show(code))),
+            (Op::Wait { .. }, Expect::Reply(Tree::Array(end)), _) => self.mark(format!("{name}: {}", show(&end[0]).replace('"', ""))),
+            (Op::Set { .. } | Op::Create { .. } | Op::Resume { .. } | Op::Trim { .. } | Op::Wait { .. }, Expect::Reply(code), _) => self.mark(format!("{name}: {}", show(code))),
             (_, Expect::Page(_, more), _) => self.mark(format!("{name}: more {more}")),
             (_, Expect::Wait(_), _) => self.mark(format!("{name}: waits")),
             (_, Expect::Error(code), _) => self.mark(format!("{name}: {code}")),
@@ -266,6 +282,7 @@ impl Run {
             *self.marks.entry(event.clone()).or_default() += 1;
         }
         if let Some(queue) = &self.world.queue {
+            *self.marks.entry(format!("held: {}", queue.held(self.world.now))).or_default() += 1;
             for state in State::ALL {
                 if queue.count(state) > 600 {
                     *self.marks.entry(format!("over 600 jobs {}", state.name())).or_default() += 1;
@@ -448,7 +465,13 @@ impl Run {
                 return Err("an empty page in the middle".to_string());
             }
             cursor.clone_from(next);
-            if let Some(id) = removals.pop() {
+            // What a removal lets in may be shown or not: only those that let nothing in.
+            let choice = Choice { world: &self.world, history: &self.history };
+            let lets_in = |pick: &IdPick| {
+                let id = choice.id(pick.among, pick.pick);
+                self.world.queue.as_ref().is_some_and(|queue| queue.keys.iter().any(|key| key.owner == id && key.held.is_some()))
+            };
+            if let Some(id) = removals.pop().filter(|pick| !lets_in(pick)) {
                 self.command(&mut Op::Del { ids: vec![id] }, 0)?;
             }
         }
@@ -462,13 +485,15 @@ impl Run {
         let Some(queue) = &self.driver.queue else { return Err("there should be a queue".to_string()) };
         let next = queue.next_event(self.world.now, 0).map(|at| at.max(self.world.now));
         same("when time alone changes something", &reference.next_event(self.world.now), &next)?;
-        same("whether a job is ready", &(reference.count(State::Ready) > 0), &queue.has_ready())?;
+        same("whether a job is ready", &(reference.held(self.world.now) == "no"), &queue.may_lease(self.driver.now))?;
         let info = self.driver.ask("RQ.INFO", &[]);
         same_tree("RQ.INFO", &reference.info(self.world.now), &info)?;
         let total = |name: &str| int(&field(&info, name));
         let there: i64 = ["ready", "scheduled", "retrying", "leased", "dead", "done"].iter().map(|name| total(name)).sum();
         let removed = reference.totals.removed as i64;
-        same("jobs: pushed, less those that left", &(total("pushed-total") - total("acked-total") - removed), &there)
+        let dropped = total("trimmed-total") + total("dead-dropped-total");
+        let finished = total("acked-total") - reference.totals.kept as i64;
+        same("jobs: pushed, less those that left", &(total("pushed-total") - finished - removed - dropped), &there)
     }
 }
 

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::op::{Among, IdPick, Jitter, JobOptions, LeaseOptions, Moment, Op, PairPick, RedriveMany, Setting, State, Twist, When, Words};
+use super::op::{Among, Dedup, IdPick, Jitter, JobOptions, LeaseOptions, Moment, Op, PairPick, RedriveMany, Setting, State, Twist, When, Words};
 
 /// One step: a command, or something that happens around the queue.
 #[derive(Debug, Clone)]
@@ -50,12 +50,14 @@ pub enum Flaw {
 /// What no number may look like.
 const BAD_NUMBERS: [&[u8]; 11] =
     [b"", b"1.5", b"NaN", b"inf", b"abc", b"99999999999999999999", b"1e3", b" 1", b"+1", b"0x10", b"\xff1"];
-const NO_NUMBER_AFTER: [&str; 5] = ["ERROR", "CONSUMER", "REASON", "JITTER", "EXPIRYBACKOFF"];
+const NO_NUMBER_AFTER: [&str; 8] = ["DEDUP", "DEDUPS", "ERROR", "CONSUMER", "RESULT", "REASON", "JITTER", "EXPIRYBACKOFF"];
 
 impl Flaw {
     /// The arguments with this mistake; None if it cannot be made in them.
     pub fn spoil(self, op: &Op, mut words: Words) -> Option<Vec<Vec<u8>>> {
         match self {
+            // Any word is a key.
+            Flaw::ExtraWord if matches!(op, Op::DelDedup { .. }) => return None,
             Flaw::ExtraWord => {
                 let mut all = words.all();
                 all.push(b"NOSUCH".to_vec());
@@ -78,7 +80,7 @@ impl Flaw {
                 *option.last_mut()? = BAD_NUMBERS[usize::from(which) % BAD_NUMBERS.len()].to_vec();
             }
             Flaw::NoArguments => {
-                let none_is_fine = matches!(op, Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. }
+                let none_is_fine = matches!(op, Op::Pause { .. } | Op::Resume { .. } | Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. }
                     | Op::Info | Op::Len { .. } | Op::Create { .. });
                 return if none_is_fine { None } else { Some(Vec::new()) };
             }
@@ -140,6 +142,22 @@ fn job_options() -> impl Strategy<Value = JobOptions> {
         option::weighted(0.3, span().prop_map(|ms| ms.max(1))),
     )
         .prop_map(|(when, priority, lease, max_deliveries, ttl)| JobOptions { when, priority, lease, max_deliveries, ttl })
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop::sample::select(vec![&b"k1"[..], b"k1", b"k2", b"WINDOW", b"\x00"]).prop_map(<[u8]>::to_vec)
+}
+
+fn dedup() -> impl Strategy<Value = Dedup> {
+    (key(), option::weighted(0.3, span()), any::<bool>(), option::weighted(0.4, span()), any::<bool>()).prop_map(
+        |(key, window, replace, max_wait, keep_last)| Dedup {
+            keys: vec![key],
+            window: window.map(|ms| ms.max(1)),
+            replace,
+            max_wait: max_wait.filter(|_| replace),
+            keep_last,
+        },
+    )
 }
 
 fn lease_options() -> impl Strategy<Value = LeaseOptions> {
@@ -208,19 +226,57 @@ fn settings(least: usize) -> impl Strategy<Value = Vec<Setting>> {
         any::<bool>().prop_map(Setting::ExpiryBackoff),
     )
         .prop_map(|(a, b, c, d, e, f, g)| vec![a, b, c, d, e, f, g]);
-    all.prop_flat_map(move |all| prop::sample::subsequence(all, least..=7))
+    let named = all.prop_flat_map(move |all| prop::sample::subsequence(all, least..=7));
+    (named, vec(bound(), 0..3)).prop_map(|(mut named, bounds)| {
+        for bound in bounds {
+            let name = |setting: &Setting| match setting {
+                Setting::Bound(name, _) => *name,
+                _ => "RATE",
+            };
+            if !named.iter().skip_while(|other| !matches!(other, Setting::Bound(..) | Setting::Rate(_))).any(|other| name(other) == name(&bound)) {
+                named.push(bound);
+            }
+        }
+        named
+    })
+}
+
+/// What is kept, and how much there may be.
+fn bound() -> impl Strategy<Value = Setting> {
+    const KEEP: &[&str] = &["KEEPDONE", "KEEPDONE", "KEEPDONE", "KEEPDEAD"];
+    const KEEP_MORE: &[&str] = &["KEEPDONEMS", "KEEPDONEBYTES", "KEEPDEADMS", "KEEPDEADBYTES"];
+    const LIMITS: &[&str] = &["MAXLIVE", "MAXLIVEBYTES", "CONCURRENCY"];
+    let bounded = |names: &'static [&'static str], none: u32, some: BoxedStrategy<u64>| {
+        let value = prop_oneof![none => Just(None), 3 => some.prop_map(Some)];
+        (prop::sample::select(names), value).prop_map(|(name, value)| Setting::Bound(name, value))
+    };
+    prop_oneof![
+        4 => bounded(KEEP, 4, (0..6u64).boxed()),
+        2 => bounded(KEEP_MORE, 2, (0..300u64).boxed()),
+        3 => bounded(LIMITS, 4, prop_oneof![0..4u64, 1..20u64, 20..4_000u64].boxed()),
+        1 => option::weighted(0.6, (1..5u64, prop_oneof![1..50u64, 1..3_000u64])).prop_map(Setting::Rate),
+    ]
 }
 
 fn op() -> BoxedStrategy<Op> {
     let count = || option::weighted(0.5, 1..4u64);
     let producing = prop_oneof![
-        4 => (payload(), job_options()).prop_map(|(payload, options)| Op::Push { payload, options }),
-        1 => (vec(payload(), 1..8), job_options()).prop_map(|(payloads, options)| Op::MPush { payloads, options }),
+        4 => (payload(), job_options(), option::weighted(0.5, dedup())).prop_map(|(payload, options, dedup)| Op::Push { payload, options, dedup }),
+        1 => (vec(payload(), 1..8), job_options(), option::weighted(0.3, vec(key(), 8)), option::weighted(0.3, span())).prop_map(|(payloads, options, keys, window)| {
+            let dedup = keys.map(|keys| Dedup {
+                keys: keys[..payloads.len()].to_vec(),
+                window: window.map(|ms| ms.max(1)),
+                replace: false,
+                max_wait: None,
+                keep_last: false,
+            });
+            Op::MPush { payloads, options, dedup }
+        }),
     ]
     .boxed();
     let consuming = prop_oneof![
         14 => (name(), lease_options()).prop_map(|(consumer, options)| Op::Lease { consumer, options }),
-        7 => vec(pair(), 1..4).prop_map(|pairs| Op::Ack { pairs }),
+        7 => (vec(pair(), 1..4), option::weighted(0.5, payload())).prop_map(|(pairs, result)| Op::Ack { pairs, result }),
         4 => (pair(), name(), lease_options()).prop_map(|(pair, consumer, options)| Op::AckLease { pair, consumer, options }),
         8 => (vec(pair(), 1..4), option::weighted(0.3, span()), option::weighted(0.4, prop_oneof![vec(any::<u8>(), 0..5), (1_020..1_030usize).prop_map(|len| vec![b'!'; len])]), prop::bool::weighted(0.2))
             .prop_map(|(pairs, delay, error, dead)| Op::Nack { pairs, delay: delay.filter(|_| !dead), error, dead }),
@@ -241,7 +297,10 @@ fn op() -> BoxedStrategy<Op> {
             }),
         4 => (id(&[Among::Ready, Among::Delayed, Among::Late, Among::Leased]), option::weighted(0.6, priority()), option::weighted(0.6, when()))
             .prop_map(|(id, priority, when)| Op::Set { id, priority: if when.is_none() { priority.or(Some(0)) } else { priority }, when }),
-        2 => vec(id(&[Among::Ready, Among::Delayed, Among::Leased, Among::Dead]), 1..3).prop_map(|ids| Op::Del { ids }),
+        2 => vec(id(&[Among::Ready, Among::Delayed, Among::Leased, Among::Dead, Among::Done]), 1..3).prop_map(|ids| Op::Del { ids }),
+        1 => vec(key(), 1..3).prop_map(|keys| Op::DelDedup { keys }),
+        2 => (prop::sample::select(["MAXLEN", "MAXAGE", "MAXBYTES"].as_slice()), prop_oneof![0..4u64, 0..300u64], count())
+            .prop_map(|(by, bound, count)| Op::Trim { by, bound, count }),
         1 => (state(), count(), option::weighted(0.3, reason()), option::weighted(0.5, moment())).prop_map(|(state, count, reason, before)| {
             let state = if state == State::Leased { State::Dead } else { state };
             Op::Purge { state, count, reason: reason.filter(|_| state == State::Dead), before }
@@ -249,7 +308,9 @@ fn op() -> BoxedStrategy<Op> {
     ]
     .boxed();
     let looking = prop_oneof![
-        2 => id(&[Among::Ready, Among::Delayed, Among::Leased, Among::Late, Among::Dead]).prop_map(|id| Op::Get { id }),
+        2 => id(&[Among::Ready, Among::Delayed, Among::Leased, Among::Late, Among::Dead, Among::Done]).prop_map(|id| Op::Get { id }),
+        1 => id(&[Among::Leased, Among::Dead, Among::Done]).prop_map(|id| Op::Wait { id }),
+        1 => key().prop_map(|key| Op::GetDedup { key }),
         2 => (state(), count(), any::<bool>()).prop_map(|(state, count, payload)| Op::Peek { state, count, payload }),
         1 => option::weighted(0.7, state()).prop_map(|state| Op::Len { state }),
         3 => Just(Op::Info),
@@ -258,9 +319,12 @@ fn op() -> BoxedStrategy<Op> {
     let ruling = prop_oneof![
         1 => settings(0).prop_map(|settings| Op::Create { settings }),
         2 => settings(1).prop_map(|settings| Op::Alter { settings }),
+        2 => (any::<bool>(), option::weighted(0.9, prop_oneof![1..20u64, 1..3_000u64]), option::weighted(0.3, name()))
+            .prop_map(|(inward, for_ms, reason)| Op::Pause { inward, for_ms, reason }),
+        4 => any::<bool>().prop_map(|inward| Op::Resume { inward }),
     ]
     .boxed();
-    prop_oneof![16 => producing, 45 => consuming, 17 => recovering, 9 => looking, 3 => ruling].boxed()
+    prop_oneof![16 => producing, 45 => consuming, 17 => recovering, 9 => looking, 7 => ruling].boxed()
 }
 
 fn flaw() -> impl Strategy<Value = Flaw> {
@@ -315,7 +379,7 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 pub fn steps_many() -> impl Strategy<Value = Vec<Step>> {
     let flood = (1..900usize, job_options(), any::<u32>()).prop_map(|(n, mut options, style)| {
         options.priority = options.priority.map(|priority| priority % 3);
-        Step::Run(Op::MPush { payloads: vec![b"x".to_vec(); n], options }, style)
+        Step::Run(Op::MPush { payloads: vec![b"x".to_vec(); n], options, dedup: None }, style)
     });
     let grab = (name(), 1..900u64).prop_map(|(consumer, count)| {
         Step::Run(Op::Lease { consumer, options: LeaseOptions { count: Some(count), ..LeaseOptions::default() } }, 0)
@@ -327,6 +391,13 @@ pub fn steps_many() -> impl Strategy<Value = Vec<Step>> {
     let one = prop_oneof![4 => flood, 6 => grab, 1 => purge, 30 => step()];
     (settings(5), vec(one, 20..60)).prop_map(|(settings, mut steps)| {
         for step in &mut steps {
+            // Retention goes in steps as well, which the reference does not.
+            if let Step::Run(Op::Create { settings } | Op::Alter { settings }, _) = step {
+                settings.retain(|setting| !matches!(setting, Setting::Bound(..)));
+                if settings.is_empty() {
+                    settings.push(Setting::Lease(50));
+                }
+            }
             match step {
                 Step::Tick(max_steps) => *max_steps = (*max_steps).max(100),
                 Step::PeekLoop { count, .. } => *count *= 150,

@@ -3,7 +3,7 @@
 use rq_core::Tree;
 
 use super::job::Policy;
-use super::op::{id_text, Id, LeaseOptions, Op, RedriveMany, State, When};
+use super::op::{id_text, Dedup, Id, JobOptions, LeaseOptions, Op, RedriveMany, State, When};
 use super::queue::Reference;
 
 /// What a command must answer.
@@ -43,40 +43,59 @@ impl When {
 
 impl World {
     pub fn run(&mut self, op: &Op) -> Expect {
-        let makes = matches!(op, Op::Push { .. } | Op::MPush { .. } | Op::Create { .. });
+        let makes = matches!(op, Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } | Op::Pause { .. });
         let absent = self.queue.is_none();
         if absent && !makes {
             return self.run_absent(op);
         }
         let (now, may_block) = (self.now, self.may_block);
         let queue = self.queue.get_or_insert_with(|| Reference::new(self.defaults.clone()));
-        let reads = matches!(op, Op::Get { .. } | Op::Peek { .. } | Op::Len { .. } | Op::Info);
+        let payloads: &[Vec<u8>] = match op {
+            Op::Push { payload, .. } => std::slice::from_ref(payload),
+            Op::MPush { payloads, .. } => payloads,
+            _ => &[],
+        };
+        let payloads: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
+        if let (false, Some(code)) = (payloads.is_empty(), queue.refuses(now, &payloads, op.dedup())) {
+            return Expect::Error(code);
+        }
+        let reads = matches!(op, Op::Get { .. } | Op::Peek { .. } | Op::Len { .. } | Op::Info | Op::Wait { .. } | Op::GetDedup { .. });
         if !reads {
             let reaps = matches!(op, Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. });
             queue.due(now, !reaps && !self.hold_expiry);
         }
+        let reply = World::on_queue(queue, op, now, may_block, absent);
+        if !reads {
+            queue.retain(now);
+        }
+        reply
+    }
+
+    fn on_queue(queue: &mut Reference, op: &Op, now: u64, may_block: bool, absent: bool) -> Expect {
         Expect::Reply(match op {
-            Op::Push { payload, options } => {
-                let due = options.when.map_or(now, |when| when.at(now));
-                Tree::Bulk(id_text(queue.push(now, payload.clone(), due, options)))
+            Op::Push { payload, options, dedup } => queue.push_one(now, payload, options, dedup.as_ref(), 0),
+            Op::MPush { payloads, options, dedup } => {
+                let one = |(n, payload): (usize, &Vec<u8>)| queue.push_one(now, payload, options, dedup.as_ref(), n);
+                Tree::Array(payloads.iter().enumerate().map(one).collect())
             }
-            Op::MPush { payloads, options } => {
-                let due = options.when.map_or(now, |when| when.at(now));
-                let ids = payloads.iter().map(|payload| queue.push(now, payload.clone(), due, options));
-                Tree::Array(ids.map(|id| Tree::Bulk(id_text(id))).collect())
+            Op::GetDedup { key } => {
+                let policy = queue.policy.clone();
+                let owner = queue.owner(key, now).map(|key| key.owner);
+                owner.and_then(|id| queue.job(id)).map_or(Tree::NullArray, |job| job.shown(&policy, true))
             }
+            Op::DelDedup { keys } => Tree::Int(keys.iter().filter(|key| queue.delete_by_key(now, key)).count() as i64),
             Op::Lease { consumer, options } => {
                 return queue.lease_many(now, consumer, options)
                     .map_or_else(|| nothing(None, options, may_block), Expect::Reply);
             }
             Op::AckLease { pair, consumer, options } => {
-                let code = queue.ack(pair.id, pair.token);
+                let code = queue.ack(now, pair.id, pair.token, None);
                 return queue.lease_many(now, consumer, options).map_or_else(
                     || nothing(Some(code), options, may_block),
                     |jobs| Expect::Reply(Tree::Array(vec![Tree::Int(code), jobs])),
                 );
             }
-            Op::Ack { pairs } => ints(pairs.iter().map(|pair| queue.ack(pair.id, pair.token))),
+            Op::Ack { pairs, result } => ints(pairs.iter().map(|pair| queue.ack(now, pair.id, pair.token, result.as_deref()))),
             Op::Nack { pairs, delay, error, dead } => ints(
                 pairs.iter().map(|pair| queue.nack(now, pair.id, pair.token, *delay, error.as_deref(), *dead)),
             ),
@@ -105,20 +124,28 @@ impl World {
             Op::Set { id, priority, when } => {
                 Tree::Int(queue.set(now, id.id, *priority, when.map(|when| when.at(now))))
             }
-            Op::Del { ids } => Tree::Int(ids.iter().filter(|pick| queue.delete(pick.id)).count() as i64),
+            Op::Del { ids } => Tree::Int(ids.iter().filter(|pick| queue.delete(now, pick.id)).count() as i64),
             Op::Purge { state, count, reason, before } => {
                 let ids: Vec<Id> = queue.listed(*state).iter()
                     .filter(|job| reason.is_none() || job.reason == *reason)
                     .filter(|job| match (before, state) {
                         (None, _) => true,
-                        (Some(before), State::Dead) => job.dead_at < before.at,
+                        (Some(before), State::Dead | State::Done) => job.ended_at() < before.at,
                         (Some(before), _) => job.place < before.at,
                     })
                     .map(|job| job.id)
                     .take(count.unwrap_or(1_000) as usize)
                     .collect();
-                Tree::Int(ids.iter().filter(|&&id| queue.delete(id)).count() as i64)
+                Tree::Int(ids.iter().filter(|&&id| queue.delete(now, id)).count() as i64)
             }
+            Op::Trim { by, bound, count } => Tree::Int(queue.trim(now, by, *bound, count.unwrap_or(1_000))),
+            Op::Pause { inward, for_ms, reason } => Tree::Int(queue.pause(now, usize::from(*inward), *for_ms, reason.as_deref())),
+            Op::Resume { inward } => Tree::Int(queue.resume(usize::from(*inward))),
+            Op::Wait { id } => match queue.job(id.id).map(|job| (job.state, job.result.clone())) {
+                Some((State::Done, result)) => Tree::Array(vec![Tree::Bulk(b"done".to_vec()), Tree::Bulk(result)]),
+                Some((State::Dead, _)) => Tree::Array(vec![Tree::Bulk(b"dead".to_vec()), Tree::Null]),
+                _ => Tree::NullArray,
+            },
             Op::Get { id } => {
                 let policy = queue.policy.clone();
                 queue.job(id.id).map_or(Tree::NullArray, |job| job.shown(&policy, true))
@@ -143,18 +170,18 @@ impl World {
         Expect::Reply(match op {
             Op::Lease { options, .. } => return nothing(None, options, self.may_block),
             Op::AckLease { options, .. } => return nothing(Some(-1), options, self.may_block),
-            Op::Ack { pairs } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. } => {
+            Op::Ack { pairs, .. } | Op::Nack { pairs, .. } | Op::Release { pairs, .. } | Op::Extend { pairs, .. } => {
                 gone(pairs.len())
             }
             Op::Redrive { ids } => gone(ids.len()),
             Op::Set { .. } => Tree::Int(-1),
-            Op::ReleaseConsumer { .. } | Op::Del { .. } | Op::Purge { .. } | Op::Len { .. } => Tree::Int(0),
+            Op::DelDedup { .. } | Op::Trim { .. } | Op::Resume { .. } | Op::ReleaseConsumer { .. } | Op::Del { .. } | Op::Purge { .. } | Op::Len { .. } => Tree::Int(0),
             Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. } => Tree::Array(Vec::new()),
             Op::RedriveMany(_) => ints([0, 0, 0]),
             Op::Peek { .. } => return Expect::Page(Vec::new(), false),
-            Op::Get { .. } | Op::Info => Tree::NullArray,
+            Op::Get { .. } | Op::GetDedup { .. } | Op::Info | Op::Wait { .. } => Tree::NullArray,
             Op::Alter { .. } => return Expect::Error("NOQUEUE"),
-            Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } => unreachable!("these make the queue"),
+            Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } | Op::Pause { .. } => unreachable!("these make the queue"),
         })
     }
 }
@@ -171,13 +198,26 @@ fn nothing(code: Option<i64>, options: &LeaseOptions, may_block: bool) -> Expect
 }
 
 impl Reference {
-    pub fn delete(&mut self, id: Id) -> bool {
+    pub fn delete(&mut self, now: u64, id: Id) -> bool {
         let there = self.job(id).is_some();
         if there {
             self.remove(id);
             self.totals.removed += 1;
+            self.ended(now, id, true);
         }
         there
+    }
+
+    /// The reply for one payload of a push.
+    fn push_one(&mut self, now: u64, payload: &[u8], options: &JobOptions, dedup: Option<&Dedup>, n: usize) -> Tree {
+        let due = options.when.map_or(now, |when| when.at(now));
+        match dedup {
+            None => Tree::Bulk(id_text(self.push(now, payload.to_vec(), due, options))),
+            Some(dedup) => {
+                let (id, code) = self.push_as(now, payload, due, options, dedup, &dedup.keys[n]);
+                Tree::Array(vec![Tree::Bulk(id_text(id)), Tree::Int(code)])
+            }
+        }
     }
 
     /// The jobs part of LEASE's reply; None: nothing can be leased.
@@ -214,12 +254,26 @@ impl Reference {
             .filter(|job| many.before.is_none_or(|before| job.dead_at < before.at))
             .map(|job| job.id)
             .collect();
-        let moved = fits.len().min(many.count as usize);
-        for (k, &id) in fits.iter().take(moved).enumerate() {
-            let due = now + many.spread.unwrap_or(0) * k as u64 / moved as u64;
+        let (mut chosen, mut skipped, mut keys, mut more) = (Vec::new(), 0, Vec::new(), fits.len() as u64 > many.count + 1_000);
+        for &id in fits.iter().take(many.count as usize + 1_000) {
+            if chosen.len() as u64 == many.count {
+                more = true;
+                break;
+            }
+            // Two of one key cannot both come back.
+            let key = self.job(id).and_then(|job| job.dedup.clone()).filter(|(_, window)| *window == 0);
+            if key.as_ref().is_some_and(|key| keys.contains(key)) || self.key_is_taken(id, now) {
+                skipped += 1;
+            } else {
+                chosen.push(id);
+            }
+            keys.extend(key);
+        }
+        for (k, &id) in chosen.iter().enumerate() {
+            let due = now + many.spread.unwrap_or(0) * k as u64 / chosen.len() as u64;
             self.redrive(now, id, due, many.priority);
         }
-        ints([moved as i64, 0, i64::from(fits.len() > moved)])
+        ints([chosen.len() as i64, skipped, i64::from(more)])
     }
 
     /// The page of PEEK that follows the job `after`.

@@ -2,6 +2,7 @@
 
 use rq_core::Tree;
 
+use super::bounds::Barred;
 use super::job::{Job, Policy, Token};
 use super::op::{id_text, State};
 use super::queue::Reference;
@@ -33,7 +34,7 @@ impl Job {
             ("state", text(self.state.name())),
             ("priority", Tree::Int(i64::from(self.priority))),
             ("group", Tree::Null),
-            ("dedup", Tree::Null),
+            ("dedup", self.dedup.clone().map_or(Tree::Null, |(key, _)| Tree::Bulk(key))),
             ("schedule", Tree::Null),
             ("pushed-at", int(self.id.0)),
             ("due-at", int(self.place)),
@@ -51,10 +52,10 @@ impl Job {
             ("first-delivered-at", optional(self.first_delivered)),
             ("last-delivered-at", optional(self.last_delivered)),
             ("dead-at", optional(Some(self.dead_at).filter(|_| dead))),
-            ("done-at", Tree::Null),
+            ("done-at", optional(Some(self.done_at).filter(|_| self.state == State::Done))),
             ("reason", self.reason.filter(|_| dead).map_or(Tree::Null, text)),
             ("error", if self.error.is_empty() { Tree::Null } else { Tree::Bulk(self.error.clone()) }),
-            ("result", Tree::Null),
+            ("result", if self.state == State::Done { Tree::Bulk(self.result.clone()) } else { Tree::Null }),
             ("size", int(self.payload.len() as u64)),
         ];
         if payload {
@@ -66,7 +67,18 @@ impl Job {
 
 impl Reference {
     fn bytes(&self, state: State) -> Tree {
-        int(self.jobs.iter().filter(|job| job.state == state).map(|job| job.payload.len() as u64).sum())
+        int(self.jobs.iter().filter(|job| job.state == state).map(Job::bytes).sum())
+    }
+
+    /// Why nothing would be leased now.
+    pub fn held(&self, now: u64) -> &'static str {
+        match self.barred(now) {
+            Some(Barred::Paused) => "paused",
+            Some(Barred::Concurrency) => "concurrency",
+            Some(Barred::RateUntil(_)) => "rate",
+            None if self.count(State::Ready) == 0 => "empty",
+            None => "no",
+        }
     }
 
     pub fn info(&self, now: u64) -> Tree {
@@ -76,6 +88,11 @@ impl Reference {
         let count = |state: State| int(self.count(state) as u64);
         let policy = &self.policy;
         let totals = &self.totals;
+        let bound = |bound: Option<u64>| bound.map_or(Tree::Int(-1), int);
+        let pause = |side: usize| match self.pauses[side].clone().filter(|_| self.paused(side, now)) {
+            None => (Tree::Null, Tree::Null),
+            Some((until, reason)) => (int(until.unwrap_or(0)), if reason.is_empty() { Tree::Null } else { Tree::Bulk(reason) }),
+        };
         map(vec![
             ("lease", int(policy.lease)),
             ("maxrun", int(policy.max_run)),
@@ -84,6 +101,20 @@ impl Reference {
             ("backoff", Tree::Array(vec![int(policy.backoff.0), int(policy.backoff.1)])),
             ("jitter", text(policy.jitter.name())),
             ("expirybackoff", text(if policy.expiry_backoff { "yes" } else { "no" })),
+            ("keepdone", bound(policy.keep_done[0])),
+            ("keepdonems", bound(policy.keep_done[2])),
+            ("keepdonebytes", bound(policy.keep_done[1])),
+            ("keepdead", bound(policy.keep_dead[0])),
+            ("keepdeadms", bound(policy.keep_dead[2])),
+            ("keepdeadbytes", bound(policy.keep_dead[1])),
+            ("maxlive", bound(policy.max_live)),
+            ("maxlivebytes", bound(policy.max_live_bytes)),
+            ("concurrency", bound(policy.concurrency)),
+            ("rate", policy.rate.map_or(Tree::Int(-1), |(n, ms)| Tree::Array(vec![int(n), int(ms)]))),
+            ("grouporder", text("no")),
+            ("grouplimit", Tree::Int(-1)),
+            ("grouprate", Tree::Int(-1)),
+            ("aging", int(0)),
             ("length", int(self.live() as u64)),
             ("ready", count(State::Ready)),
             ("scheduled", int(of(State::Delayed).filter(|job| job.deliveries == 0).count() as u64)),
@@ -94,14 +125,18 @@ impl Reference {
             ("dead-expired-lease", reason("expired-lease")),
             ("dead-rejected", reason("rejected")),
             ("dead-ttl", reason("ttl")),
-            ("done", int(0)),
+            ("done", count(State::Done)),
             ("delayed", count(State::Delayed)),
             ("ready-bytes", self.bytes(State::Ready)),
             ("delayed-bytes", self.bytes(State::Delayed)),
             ("leased-bytes", self.bytes(State::Leased)),
             ("dead-bytes", self.bytes(State::Dead)),
-            ("done-bytes", int(0)),
-            ("held", text(if self.count(State::Ready) == 0 { "empty" } else { "no" })),
+            ("done-bytes", self.bytes(State::Done)),
+            ("held", text(self.held(now))),
+            ("paused-in", pause(1).0),
+            ("paused-in-reason", pause(1).1),
+            ("paused-out", pause(0).0),
+            ("paused-out-reason", pause(0).1),
             ("oldest-ready-ms", age(of(State::Ready).map(|job| job.ready_since).min())),
             ("oldest-lease-ms", age(of(State::Leased).filter_map(|job| job.last_delivered).min())),
             ("oldest-dead-ms", age(of(State::Dead).map(|job| job.dead_at).min())),
@@ -114,6 +149,16 @@ impl Reference {
             ("released-total", int(totals.released)),
             ("dead-total", int(totals.dead)),
             ("redriven-total", int(totals.redriven)),
+            ("dead-dropped-total", int(totals.dead_dropped)),
+            ("trimmed-total", int(totals.trimmed)),
+            ("slots-skipped-total", int(0)),
+            ("held-duplicates", int(self.keys.iter().filter(|key| key.held.is_some()).count() as u64)),
+            ("held-bytes", int(self.held_bytes())),
+            ("groups", int(0)),
+            ("schedules", int(0)),
+            ("dedup-keys", int(self.keys.len() as u64)),
+            ("local-duplicates", int(0)),
+            ("local-full", int(0)),
             ("local-stale", int(0)),
             ("blocked-clients", int(0)),
         ])

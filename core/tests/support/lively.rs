@@ -33,13 +33,13 @@ pub fn lively(seed: u64, commands: usize) -> Driver {
         let (id, lease) = (dice.pick(&ids).clone(), dice.pick(&leases).clone());
         let recent = leases[leases.len() - 1 - dice.below(leases.len().min(8))].clone();
         let (small, word) = (dice.below(90), *dice.pick(&["a", "bb", "ccc"]));
-        let line = match dice.below(30) {
+        let line = match dice.below(56) {
             0 => format!("RQ.PUSH {word} DELAY {small} PRIORITY {}", small % 3),
             1 => format!("RQ.PUSH {word} TTL {} LEASE {} MAXDELIVERIES {}", small + 1, small + 1, small % 4),
             2..=5 => format!("RQ.PUSH {}", word.repeat(small + 1)),
             6 | 7 => format!("RQ.MPUSH 3 a b {word} PRIORITY {}", small as i64 - 45),
             8..=13 => format!("RQ.LEASE {word} COUNT {}", small % 4 + 1),
-            14 => format!("RQ.ACK {lease}"),
+            14 => format!("RQ.ACK {lease}{}", if small % 2 == 0 { " RESULT done" } else { "" }),
             15 => format!("RQ.ACKLEASE {recent} {word} COUNT 2"),
             16 => format!("RQ.NACK {recent} {lease} ERROR {word}"),
             17 => format!("RQ.NACK {recent} DELAY {small} ERROR {}", word.repeat(small + 1)),
@@ -54,12 +54,24 @@ pub fn lively(seed: u64, commands: usize) -> Driver {
             26 => format!("RQ.SET {id} DELAY {small} PRIORITY {}", small % 5),
             27 => format!("RQ.DEL {id}"),
             28 => format!("RQ.ALTER EXPIRYBACKOFF {}", if small % 2 == 0 { "yes" } else { "no" }),
+            29..=44 => all_that_is_about_others(&mut dice, small, word),
+            45 if small < 30 => {
+                q.reload();
+                continue;
+            }
             _ => {
                 q.pass(small as u64 / 2);
                 continue;
             }
         };
-        match q.cmd(&line) {
+        let reply = match q.try_cmd(&line) {
+            Ok(reply) => reply,
+            Err(error) if ["FULL ", "PAUSED "].iter().any(|code| error.to_string().starts_with(code)) => continue,
+            Err(error) => panic!("{line}: {error}"),
+        };
+        match reply {
+            Tree::Array(reply) if line.contains(" DEDUP ") && line.starts_with("RQ.PUSH") => ids.push(string(&reply[0])),
+            Tree::Array(reply) if line.contains(" DEDUPS ") => ids.extend(reply.iter().map(|one| string(at(one, 0)))),
             Tree::Bulk(id) => ids.push(String::from_utf8(id).unwrap()),
             Tree::Array(reply) if line.starts_with("RQ.MPUSH") => ids.extend(reply.iter().map(string)),
             Tree::Array(reply) if line.starts_with("RQ.ACKLEASE") => note_leases(&reply[1], &mut leases),
@@ -68,6 +80,42 @@ pub fn lively(seed: u64, commands: usize) -> Driver {
         }
     }
     q
+}
+
+/// Commands about what a job shares with others: keys, groups, bounds, pauses, schedules.
+fn all_that_is_about_others(dice: &mut Dice, small: usize, word: &str) -> String {
+    let other = *dice.pick(&["a", "bb", "ccc"]);
+    match dice.below(22) {
+        0..=2 => {
+            let form = *dice.pick(&["", "WINDOW 40", "REPLACE", "REPLACE MAXWAIT 20", "KEEPLAST", "REPLACE KEEPLAST WINDOW 60"]);
+            format!("RQ.PUSH {} DEDUP {other} {form} DELAY {} GROUP {word}", word.repeat(small + 1), small % 30)
+        }
+        3 => format!("RQ.PUSH {word} DEDUP {other} KEEPLAST LEASE {} TTL 90 MAXDELIVERIES 2 PRIORITY {}", small + 1, small % 3),
+        4 => format!("RQ.MPUSH 3 x y z DEDUPS {other} {word} {other} WINDOW {}", small + 1),
+        5..=7 => format!("RQ.PUSH {word} GROUP {other} PRIORITY {}", small % 3),
+        8 => format!("RQ.MPUSH 3 x y {word} GROUP {other}"),
+        9 => format!("RQ.PAUSE {} FOR {} REASON {word}", *dice.pick(&["OUT", "IN", "GROUP a", "GROUP ccc"]), small / 4 + 1),
+        10 => format!("RQ.PAUSE GROUP {other}"),
+        11 => format!("RQ.RESUME {}", *dice.pick(&["OUT", "IN", "GROUP a", "GROUP bb", "GROUP ccc"])),
+        12 => format!(
+            "RQ.SCHEDULE {other} {} {} MISSED {} PAYLOAD {word} {}",
+            *dice.pick(&["EVERY", "CRON"]),
+            100 + small / 40 * 50,
+            *dice.pick(&["one", "skip", "all"]),
+            *dice.pick(&["", "LIMIT 3", "GROUP a TTL 50", "DEDUP bb", "PRIORITY -3 LEASE 9 MAXDELIVERIES 1"]),
+        ),
+        13 => format!("RQ.UNSCHEDULE {other}"),
+        14 => format!("RQ.TRIM {} {}", *dice.pick(&["MAXLEN", "MAXAGE", "MAXBYTES"]), small / 5),
+        15 => format!("RQ.DEL DEDUP {other}"),
+        16 => format!("RQ.PURGE {} COUNT 2", *dice.pick(&["READY", "DELAYED", "DEAD", "DONE"])),
+        17 | 18 => format!(
+            "RQ.ALTER {}",
+            *dice.pick(&["KEEPDONE 4", "KEEPDONE 0", "KEEPDONE -1 KEEPDONEMS 70", "KEEPDONEBYTES 90", "KEEPDEAD 3", "KEEPDEADMS 50", "KEEPDEAD -1"])
+        ),
+        19 => format!("RQ.ALTER {}", *dice.pick(&["CONCURRENCY 3", "CONCURRENCY -1", "RATE 4 60", "RATE -1", "AGING 7", "AGING 0"])),
+        20 => format!("RQ.ALTER {}", *dice.pick(&["GROUPLIMIT 1", "GROUPLIMIT -1", "GROUPORDER yes", "GROUPORDER no", "GROUPRATE 2 90", "GROUPRATE -1"])),
+        _ => format!("RQ.ALTER {}", *dice.pick(&["MAXLIVE 60", "MAXLIVE -1", "MAXLIVEBYTES 9000", "MAXLIVEBYTES -1"])),
+    }
 }
 
 fn note_leases(reply: &Tree, leases: &mut Vec<String>) {
@@ -92,14 +140,22 @@ fn work_at(queue: &Queue, now: u64) {
     q.now = now;
     q.queue = Some(queue.copy(7));
     q.follower = Some(queue.copy(7));
-    q.cmd("RQ.INFO");
+    for look in ["RQ.INFO", "RQ.GROUPS", "RQ.SCHEDULES", "RQ.CONSUMERS"] {
+        q.cmd(look);
+    }
     for state in ["READY", "DELAYED", "LEASED", "DEAD", "DONE"] {
         q.cmd(&format!("RQ.PEEK {state} COUNT 1000"));
     }
     q.tick(50);
-    // Refused only where the ids are used up.
-    if let Err(error) = q.try_cmd("RQ.PUSH x") {
-        assert!(error.to_string().contains("no job ids left"), "{error}");
+    q.cmd("RQ.RESUME OUT");
+    q.cmd("RQ.RESUME IN");
+    q.cmd("RQ.TRIM MAXLEN 2 COUNT 3");
+    for line in ["RQ.PUSH x", "RQ.PUSH x DEDUP a REPLACE KEEPLAST GROUP bb", "RQ.PUSH x DEDUP bb WINDOW 5"] {
+        // Refused only where the ids are used up, or by a bound that came with the queue.
+        if let Err(error) = q.try_cmd(line) {
+            let error = error.to_string();
+            assert!(error.contains("no job ids left") || error.starts_with("FULL "), "{error}");
+        }
     }
     let reply = q.cmd("RQ.LEASE w COUNT 10 META");
     if reply != Tree::NullArray {

@@ -10,7 +10,7 @@
 pub mod lively;
 
 use rq_core::table::{Verb, COMMANDS};
-use rq_core::{Effects, Error, JobId, Loader, Local, Outcome, Policy, Queue, Tree, TreeSink, Turn, Waiter};
+use rq_core::{Effects, End, Error, JobId, Loader, Outcome, Policy, Queue, Slots, Tree, TreeSink, Turn, Waiter};
 
 /// A point in time like today's, in Unix ms.
 pub const START: u64 = 1_700_000_000_000;
@@ -31,6 +31,10 @@ pub struct Driver {
     pub hold_expiry: bool,
     pub may_block: bool,
     pub defaults: Policy,
+    /// As when the server is out of memory: slots make no jobs.
+    pub bar_slots: bool,
+    /// How jobs ended in the last step.
+    pub ended: Vec<(JobId, End)>,
     /// Every batch so far.
     pub batches: Vec<Vec<u8>>,
     /// The last step's batch; empty if it changed nothing.
@@ -56,6 +60,8 @@ impl Driver {
             hold_expiry: false,
             may_block: false,
             defaults: Policy::default(),
+            bar_slots: false,
+            ended: Vec::new(),
             batches: Vec::new(),
             batch: Vec::new(),
             events: Vec::new(),
@@ -67,17 +73,18 @@ impl Driver {
         }
     }
 
-    fn turn(&mut self) -> Turn {
+    fn turn(&mut self) -> Turn<'static> {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.incarnation += 1;
         Turn {
-            now: self.now,
             seed: self.seed,
             hold_expiry: self.hold_expiry,
             may_block: self.may_block,
             incarnation: self.incarnation,
             defaults: self.defaults.clone(),
-            local: Local::default(),
+            bar_slots: self.bar_slots,
+            slots: &Calendar,
+            ..Turn::at(self.now)
         }
     }
 
@@ -92,6 +99,7 @@ impl Driver {
         self.typed.push(format!("{name} q{}", args.iter().map(|arg| quoted(arg)).collect::<String>()));
         let before = snapshot(self.queue.as_ref());
         self.effects.clear();
+        self.effects.watch_ends(true);
         let mut sink = TreeSink::new();
         let outcome = self.dispatch(name, args, &mut sink);
         let granted = if grant && outcome.is_ok() { self.offer() } else { None };
@@ -123,7 +131,7 @@ impl Driver {
             }
         };
         if let Outcome::Wait(code) = outcome {
-            self.waiter = Some(Waiter::new(&request, code).expect("only LEASE and ACKLEASE wait"));
+            self.waiter = Waiter::new(&request, code);
         }
         Ok(outcome)
     }
@@ -131,6 +139,7 @@ impl Driver {
     /// Feeds the follower, and checks what must hold after any step.
     fn after(&mut self, before: &[u8]) {
         self.batch = self.effects.batch().to_vec();
+        self.ended = self.effects.ended().to_vec();
         self.events = self.effects.events().iter().map(|event| event.name().to_string()).collect();
         let now = snapshot(self.queue.as_ref());
         assert_eq!(self.batch.is_empty(), before == now.as_slice(), "a batch if and only if something changed");
@@ -186,6 +195,7 @@ impl Driver {
         let turn = self.turn();
         let before = snapshot(self.queue.as_ref());
         self.effects.clear();
+        self.effects.watch_ends(true);
         let more = match &mut self.queue {
             Some(queue) => rq_core::due(queue, &turn, max_steps, &mut self.effects),
             None => false,
@@ -204,6 +214,7 @@ impl Driver {
     pub fn grant(&mut self) -> Option<Tree> {
         let before = snapshot(self.queue.as_ref());
         self.effects.clear();
+        self.effects.watch_ends(true);
         let reply = self.offer();
         self.after(&before);
         reply
@@ -214,7 +225,7 @@ impl Driver {
         let waiter = self.waiter.as_ref().expect("a client that blocks");
         let mut sink = TreeSink::new();
         let granted = match &mut self.queue {
-            Some(queue) => waiter.grant(queue, &turn, &mut self.effects, &mut sink),
+            Some(queue) => waiter.grant(b"q", queue, &turn, &mut self.effects, &mut sink),
             None => false,
         };
         self.typed.push(format!("# the blocked client was offered what is there: {granted}"));
@@ -284,6 +295,36 @@ impl Driver {
         let reply = self.cmd(&format!("RQ.LEASE {consumer}"));
         let job = at(&reply, 0);
         (string(at(job, 0)), int(at(job, 1)) as u64)
+    }
+}
+
+/// A calendar whose cron lines are numbers: so many ms between its slots, which are at multiples
+/// of that.
+struct Calendar;
+
+impl Calendar {
+    fn ms(cron: &[u8]) -> Option<u64> {
+        std::str::from_utf8(cron).ok()?.parse().ok().filter(|ms| *ms > 0)
+    }
+}
+
+impl Slots for Calendar {
+    fn check(&self, cron: &[u8], zone: &[u8]) -> Result<(), String> {
+        match Calendar::ms(cron) {
+            Some(_) if zone.is_empty() || zone == b"UTC" => Ok(()),
+            Some(_) => Err("there is no such zone".to_string()),
+            None => Err("a number is needed".to_string()),
+        }
+    }
+
+    fn next(&self, cron: &[u8], _: &[u8], after: u64) -> Option<u64> {
+        let ms = Calendar::ms(cron)?;
+        (after / ms + 1).checked_mul(ms)
+    }
+
+    fn last(&self, cron: &[u8], _: &[u8], at: u64) -> Option<u64> {
+        let ms = Calendar::ms(cron)?;
+        Some(at / ms * ms)
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 use super::client::{wait_until, Client, PATIENCE};
+use super::reply::Reply;
 
 /// Fast, quiet, without files unless a test asks for them. `hz`: children are reaped soon. The
 /// rare ping keeps the replication offset still, so that tests can see that nothing was sent.
@@ -252,7 +253,7 @@ fn module() -> &'static Path {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
     MODULE.get_or_init(|| {
         if let Some(path) = std::env::var_os("RQ_MODULE") {
-            return fs::canonicalize(&path).unwrap_or_else(|error| panic!("RQ_MODULE {}: {error}", path.display()));
+            return fs::canonicalize(&path).unwrap_or_else(|error| panic!("RQ_MODULE {}: {error}", Path::new(&path).display()));
         }
         // The test itself lies in target/PROFILE/deps.
         let test = std::env::current_exe().expect("the path of this program");
@@ -312,7 +313,12 @@ fn answer(child: &mut Child, port: u16) -> Option<Client> {
         }
         if let Ok(client) = Client::connect(port) {
             let info = client.server_info("server");
-            if info["process_id"] == child.id().to_string() && !client.try_run("GET ready").is_error() {
+            let ready = || match client.try_run("GET ready") {
+                // A cluster of one that has no slots yet.
+                Reply::Error(text) => text.starts_with("CLUSTERDOWN"),
+                _ => true,
+            };
+            if info["process_id"] == child.id().to_string() && ready() {
                 return Some(client);
             }
         }

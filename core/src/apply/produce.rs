@@ -1,0 +1,231 @@
+//! What makes jobs: push, replace, hold, slots; and options, pauses, groups.
+
+use super::{move_to, ttl_at, Applied};
+use crate::dedup::{window_end, Held, Key, Owner};
+use crate::id::JobId;
+use crate::job::{Job, More, Slot, State};
+use crate::op::{Contents, DedupKey, Due, Event, GroupState, SlotJob, Stored};
+use crate::pause::{Pause, Side};
+use crate::policy::Setting;
+use crate::queue::Queue;
+use crate::schedule::{Name, NoJob, Plan};
+
+impl Queue {
+    /// Stores a new job.
+    pub(super) fn add(&mut self, job: Job) -> Option<Slot> {
+        let id = job.id;
+        let more = job.more.is_some();
+        let slot = self.jobs.insert(job)?;
+        self.by_id.insert(id, slot);
+        self.head.last_id = self.head.last_id.max(id);
+        self.with_more = self.with_more.saturating_add(usize::from(more));
+        Some(slot)
+    }
+
+    pub(super) fn put(&mut self, stored: &Stored) -> Option<()> {
+        let mut job = stored.job.clone();
+        let more = job.more();
+        let (token, leased) = (more.token, more.lease_ms);
+        if self.slot_of(job.id).is_some() {
+            return None;
+        }
+        self.head.last_token = self.head.last_token.max(token);
+        self.head.longest_lease_ms = self.head.longest_lease_ms.max(leased);
+        if let Some(name) = &stored.consumer {
+            job.more_mut().consumer = Some(self.names.hold(name));
+        }
+        if let Some(name) = &stored.group {
+            job.more_mut().group = Some(self.groups.hold(name));
+        }
+        let slot = self.add(job)?;
+        self.link(slot);
+        Some(())
+    }
+
+    pub(super) fn push(&mut self, id: JobId, contents: &Contents<'_>, now: u64) -> Option<()> {
+        if id <= self.head.last_id {
+            return None;
+        }
+        let Contents { due, options, group, dedup, payload } = *contents;
+        let place = due.unwrap_or(id.ms);
+        let own = options.lease_ms > 0 || options.max_deliveries.is_some() || options.ttl_ms > 0;
+        let more = (own || group.is_some() || dedup.is_some()).then(|| {
+            Box::new(More {
+                group: group.map(|name| self.groups.hold(name)),
+                dedup: dedup.map(|dedup| Key::from(dedup.key)),
+                dedup_window_ms: dedup.map_or(0, |dedup| dedup.window_ms),
+                own_lease_ms: options.lease_ms,
+                own_max_deliveries: options.max_deliveries,
+                ttl_ms: options.ttl_ms,
+                ttl_at: ttl_at(place, options.ttl_ms),
+                ..More::default()
+            })
+        });
+        let state = if due.is_some() { State::Delayed } else { State::Ready };
+        let slot = self.add(Job { id, place, payload: payload.into(), more, priority: options.priority, state })?;
+        self.link(slot);
+        if let Some(DedupKey { key, window_ms }) = dedup {
+            let owner = Owner { job: id, until: window_end(window_ms, now), held: None };
+            self.dedup.set(key.into(), owner, true);
+        }
+        self.head.totals.pushed = self.head.totals.pushed.saturating_add(1);
+        Some(())
+    }
+
+    /// Whether a job is live and carries a key.
+    pub(super) fn carries(&self, id: JobId, key: &[u8]) -> bool {
+        self.job(id).is_some_and(|job| job.state.is_live() && job.more().dedup.as_deref() == Some(key))
+    }
+
+    pub(super) fn replace(&mut self, id: JobId, priority: i8, due: Option<Due>, window_ms: u64, payload: &[u8], now: u64) -> Option<()> {
+        let slot = self.find(id, |job| job.state.waits() && job.more().first_delivered_at == 0)?;
+        self.change(slot, |job| {
+            job.payload = payload.into();
+            job.priority = priority;
+            move_to(job, due);
+        })?;
+        let key = self.jobs.get(slot)?.more().dedup.clone();
+        let owner = key.as_deref().and_then(|key| self.dedup.find(key)).map(|(_, owner)| owner.clone());
+        match (key, owner) {
+            (Some(key), Some(owner)) if owner.job == id && owner.renewed(window_ms, now) != owner.until => {
+                self.dedup.set(key, Owner { until: owner.renewed(window_ms, now), ..owner }, true);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    pub(super) fn hold(&mut self, contents: &Contents<'_>) -> Option<()> {
+        let Contents { due, options, group, dedup, payload } = *contents;
+        let dedup = dedup?;
+        let (key, owner) = self.dedup.find(dedup.key)?;
+        let (key, job, until) = (key.clone(), owner.job, owner.until);
+        if !self.carries(job, &key) {
+            return None;
+        }
+        let held = Held { payload: payload.into(), options, group: group.map(Box::from), due, window_ms: dedup.window_ms };
+        self.dedup.set(key, Owner { job, until, held: Some(Box::new(held)) }, true);
+        Some(())
+    }
+
+    pub(super) fn unhold(&mut self, ended: JobId, id: JobId, now: u64) -> Option<()> {
+        if id <= self.head.last_id {
+            return None;
+        }
+        let (key, held) = self.dedup.take_pending(ended)?;
+        let contents = Contents {
+            due: held.due.filter(|due| *due > now),
+            options: held.options,
+            group: held.group.as_deref(),
+            dedup: Some(DedupKey { key: &key, window_ms: held.window_ms }),
+            payload: &held.payload,
+        };
+        self.push(id, &contents, now)
+    }
+
+    pub(super) fn slot(&mut self, name: &[u8], job: SlotJob, next: Option<u64>, burst: u64, now: u64) -> Applied {
+        let Some((name, schedule)) = self.schedules.get(name) else { return Applied::Nothing };
+        let (name, mut schedule) = (name.clone(), schedule.clone());
+        let made = match job {
+            SlotJob::Made { id, slot } => self.push_slot(id, slot, &name, &schedule.plan, now),
+            SlotJob::None(why) => {
+                if why == NoJob::Refused {
+                    schedule.refused = schedule.refused.saturating_add(1);
+                    self.head.totals.slots_skipped = self.head.totals.slots_skipped.saturating_add(1);
+                }
+                None
+            }
+        };
+        schedule.made = schedule.made.saturating_add(u64::from(made.is_some()));
+        schedule.next = next;
+        schedule.burst = burst;
+        self.schedules.set(name, schedule);
+        made.map_or(Applied::Changed, |()| Applied::Told(Event::Push))
+    }
+
+    /// Pushes a slot's job: ready, placed at its slot.
+    pub(super) fn push_slot(&mut self, id: JobId, slot: u64, name: &Name, plan: &Plan, now: u64) -> Option<()> {
+        let contents = Contents {
+            due: None,
+            options: plan.options,
+            group: plan.group.as_deref(),
+            dedup: plan.dedup.as_deref().map(|key| DedupKey { key, window_ms: 0 }),
+            payload: &plan.payload,
+        };
+        self.push(id, &contents, now)?;
+        let at = self.slot_of(id)?;
+        self.change(at, |job| {
+            job.place = slot;
+            let more = job.more_mut();
+            more.schedule = Some(name.clone());
+            if more.ttl_ms > 0 {
+                more.ttl_at = ttl_at(slot, more.ttl_ms);
+            }
+        })
+    }
+
+    pub(super) fn set_policy(&mut self, setting: Setting) {
+        self.head.policy.set(setting);
+        // Bounds that were lifted may let groups go.
+        self.groups.unpark_all();
+        self.groups.settle_all(&self.head.policy);
+    }
+
+    pub(super) fn set_pause(&mut self, side: Side<'_>, pause: Option<&Pause>) -> Option<()> {
+        let old = match side {
+            Side::Out => &mut self.head.paused_out,
+            Side::In => &mut self.head.paused_in,
+            Side::Group(name) => {
+                let id = match pause {
+                    Some(_) => self.groups.make(name),
+                    None => self.groups.find(name)?,
+                };
+                if self.groups.get(id)?.pause.as_ref() == pause {
+                    return None;
+                }
+                self.groups.set_pause(id, pause.cloned(), &self.head.policy);
+                return Some(());
+            }
+        };
+        if old.as_ref() == pause {
+            return None;
+        }
+        *old = pause.cloned();
+        Some(())
+    }
+
+    pub(super) fn put_group(&mut self, name: &[u8], state: &GroupState) -> Option<()> {
+        let id = match state.pause.is_some() || state.grants.last().is_some() {
+            true => self.groups.make(name),
+            false => self.groups.find(name)?,
+        };
+        self.groups.set_group(id, &state.turns, state.grants.clone());
+        if state.pause.is_some() {
+            self.groups.set_pause(id, state.pause.clone(), &self.head.policy);
+        } else {
+            self.groups.settle(id, Some(&self.head.policy));
+        }
+        Some(())
+    }
+
+    pub(super) fn forget(&mut self, key: &[u8]) -> Option<()> {
+        let (_, owner) = self.dedup.find(key)?;
+        if owner.until == 0 || owner.held.is_some() {
+            return None;
+        }
+        self.dedup.remove(key).map(|_| ())
+    }
+
+    pub(super) fn put_key(&mut self, key: &[u8], owner: &Owner) -> Option<()> {
+        let live = self.carries(owner.job, key);
+        let pending = owner.held.is_some() && !live;
+        if self.dedup.find(key).is_some() || (owner.held.is_none() && owner.until == 0 && !live) {
+            return None;
+        }
+        if pending && self.dedup.is_pending(owner.job) {
+            return None;
+        }
+        self.dedup.set(key.into(), owner.clone(), live);
+        Some(())
+    }
+}

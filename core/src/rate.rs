@@ -1,0 +1,92 @@
+//! Rates: at most so many grants in any interval of so many ms, exactly.
+
+use std::collections::VecDeque;
+
+/// RATE n ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rate {
+    pub(crate) n: u64,
+    pub(crate) ms: u64,
+}
+
+/// When leases were granted, in order; those of the last interval count.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Grants(VecDeque<u64>);
+
+impl Grants {
+    /// Notes a grant at `now`; without a rate nothing is kept.
+    pub(crate) fn add(&mut self, now: u64, rate: Option<Rate>) {
+        let Some(rate) = rate else {
+            self.0 = VecDeque::new();
+            return;
+        };
+        while self.0.front().is_some_and(|at| at.saturating_add(rate.ms) <= now) {
+            self.0.pop_front();
+        }
+        let place = self.0.partition_point(|at| *at <= now);
+        self.0.insert(place, now);
+    }
+
+    /// A grant at `at` does not count after all.
+    pub(crate) fn give_back(&mut self, at: u64) {
+        let place = self.0.partition_point(|other| *other < at);
+        if self.0.get(place) == Some(&at) {
+            self.0.remove(place);
+        }
+    }
+
+    /// When the next grant is possible, if not now.
+    pub(crate) fn barred_until(&self, now: u64, rate: Option<Rate>) -> Option<u64> {
+        let rate = rate?;
+        // The n-th grant from the end is the one that must be out of the interval.
+        let nth = self.0.len().checked_sub(usize::try_from(rate.n).ok()?)?;
+        let free = self.0.get(nth)?.saturating_add(rate.ms);
+        (free > now).then_some(free)
+    }
+
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.0.back().copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.0.iter().copied()
+    }
+
+    /// Grants from a snapshot, which must ascend.
+    pub(crate) fn from_ascending(times: Vec<u64>) -> Option<Grants> {
+        times.is_sorted().then(|| Grants(times.into()))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity().saturating_mul(8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_interval_has_more_than_n() {
+        let rate = Some(Rate { n: 3, ms: 100 });
+        let (mut grants, mut granted, mut now) = (Grants::default(), Vec::new(), 1_000u64);
+        for step in [0u64, 1, 50, 7, 13, 90, 2, 99, 1, 1, 1, 300, 0, 0, 0, 0].into_iter().cycle().take(500) {
+            now += step;
+            match grants.barred_until(now, rate) {
+                None => {
+                    grants.add(now, rate);
+                    granted.push(now);
+                }
+                Some(free) => assert!(free > now),
+            }
+        }
+        assert!(granted.windows(4).all(|four| four[3] >= four[0] + 100));
+        assert!(granted.len() > 100);
+        let (last, before) = (grants.last().unwrap(), grants.iter().len());
+        grants.give_back(last);
+        grants.give_back(5);
+        assert_eq!(grants.iter().len(), before - 1);
+        grants.add(now, None);
+        assert_eq!(grants, Grants::default());
+    }
+}
