@@ -214,7 +214,7 @@ fn wait_until_quiet(server: &Server) {
 /// Fields of RQ.INFO that are of one process, or move with the clock.
 fn is_local(name: &str) -> bool {
     ["local-", "blocked-", "wait-ms", "run-ms", "oldest-"].iter().any(|start| name.starts_with(start))
-        || name == "consumers"
+        || ["held", "consumers"].contains(&name)
 }
 
 /// A queue as the checks compare it.
