@@ -35,6 +35,7 @@ pub(crate) fn check_job(job: &Job, has_consumer: bool) -> Result<(), &'static st
     rule(!live || (more.token > 0 && more.settled == Settled::No), "leased without a token")?;
     rule((job.state == State::Done) == (more.settled == Settled::Finished), "done and not finished, or finished and not done")?;
     rule(more.dedup_window_ms <= MAX_SPAN_MS && (more.dedup_window_ms == 0 || more.dedup.is_some()), "a window without a key")?;
+    rule(more.slot_at <= MAX_TIME_MS && (more.slot_at == 0 || more.schedule.is_some()), "a slot without a schedule")?;
     rule(more.result.is_empty() || job.state == State::Done, "a result before the end")
 }
 

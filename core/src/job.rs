@@ -170,6 +170,8 @@ pub(crate) struct More {
     pub(crate) group: Option<GroupId>,
     /// The schedule that made it.
     pub(crate) schedule: Option<Name>,
+    /// The slot that it was made for, Unix ms; it stays, whatever becomes of the job. 0: none.
+    pub(crate) slot_at: u64,
     /// The dedup key it was pushed with; it may be another job's by now.
     pub(crate) dedup: Option<Key>,
     /// WINDOW of that key in ms; 0: it is the job's until it ends.

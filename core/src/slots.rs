@@ -18,9 +18,17 @@ pub(crate) fn check_plan(plan: &PlanArgs<'_>, turn: &Turn<'_>) -> Result<(), Err
         return Err(Error::too_big("the payload", plan.payload.len(), turn.max_payload));
     }
     match plan.rule {
-        RuleArgs::Cron { line, zone } => turn.slots.check(line, zone).map_err(|why| {
-            Error::new(format!("CRON {} TZ {}: {why}", quote(line), quote(if zone.is_empty() { b"UTC" } else { zone })))
-        }),
+        RuleArgs::Cron { line, zone } => {
+            let wrong = |why: &str| {
+                let zone = if zone.is_empty() { b"UTC" } else { zone };
+                Error::new(format!("CRON {} TZ {}: {why}", quote(line), quote(zone)))
+            };
+            turn.slots.check(line, zone).map_err(|why| wrong(&why))?;
+            match turn.slots.next(line, zone, turn.now) {
+                Some(_) => Ok(()),
+                None => Err(wrong("there is no such time: the line names a day that never comes")),
+            }
+        }
         RuleArgs::Every { .. } => Ok(()),
     }
 }

@@ -125,7 +125,7 @@ pub(crate) fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> 
 
 /// The optional numbers of a stored job, in the order of their bits. A field that is 0 is not
 /// written. New ones are added at the end.
-fn fields(more: &mut More) -> [&mut u64; 18] {
+fn fields(more: &mut More) -> [&mut u64; 19] {
     [
         &mut more.own_lease_ms,
         &mut more.ttl_ms,
@@ -145,11 +145,12 @@ fn fields(more: &mut More) -> [&mut u64; 18] {
         &mut more.expiries,
         &mut more.releases,
         &mut more.dedup_window_ms,
+        &mut more.slot_at,
     ]
 }
 
 /// The same by value.
-fn numbers(more: &More) -> [u64; 18] {
+fn numbers(more: &More) -> [u64; 19] {
     [
         more.own_lease_ms,
         more.ttl_ms,
@@ -169,26 +170,27 @@ fn numbers(more: &More) -> [u64; 18] {
         more.expiries,
         more.releases,
         more.dedup_window_ms,
+        more.slot_at,
     ]
 }
 
 /// The place of the token among them.
 const TOKEN: usize = 3;
-const BIT_REDRIVES: u64 = 1 << 18;
-const BIT_MAX_DELIVERIES: u64 = 1 << 19;
-const BIT_SETTLED: u64 = 1 << 20;
-const BIT_CONSUMER: u64 = 1 << 21;
-const BIT_REASON: u64 = 1 << 22;
-const BIT_ERROR: u64 = 1 << 23;
-const BIT_RESULT: u64 = 1 << 24;
-const BIT_DEDUP: u64 = 1 << 25;
-const BIT_GROUP: u64 = 1 << 26;
-const BIT_SCHEDULE: u64 = 1 << 27;
-const ALL_BITS: u64 = (1 << 28) - 1;
+const BIT_REDRIVES: u64 = 1 << 19;
+const BIT_MAX_DELIVERIES: u64 = 1 << 20;
+const BIT_SETTLED: u64 = 1 << 21;
+const BIT_CONSUMER: u64 = 1 << 22;
+const BIT_REASON: u64 = 1 << 23;
+const BIT_ERROR: u64 = 1 << 24;
+const BIT_RESULT: u64 = 1 << 25;
+const BIT_DEDUP: u64 = 1 << 26;
+const BIT_GROUP: u64 = 1 << 27;
+const BIT_SCHEDULE: u64 = 1 << 28;
+const ALL_BITS: u64 = (1 << 29) - 1;
 
 /// Which of the numbers are times, near the batch's own: written as a difference to it.
 fn is_time(field: usize) -> bool {
-    matches!(field, 2 | 5..=9)
+    matches!(field, 2 | 5..=9 | 18)
 }
 
 /// Writes a job with all that is known about it.

@@ -67,7 +67,7 @@ pub(crate) fn get_dedup(queue: &Queue, key: &[u8], now: u64, out: &mut dyn Sink)
 /// The map of a job.
 pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn Sink) {
     let more = job.more();
-    let fields = 28usize;
+    let fields = 29usize;
     out.map(if payload { fields } else { fields.saturating_sub(1) });
     let mut text = IdText::new();
     out.text("id");
@@ -91,6 +91,8 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
         Some(name) => out.bulk(name),
         None => out.null(),
     }
+    // For which time its work is, however often it is retried.
+    maybe(out, "slot-at", more.slot_at);
     number(out, "pushed-at", job.id.ms);
     number(out, "due-at", job.place);
     number(out, "deliveries", more.deliveries);

@@ -96,7 +96,7 @@ fn forged_job(count: u64) -> Vec<u8> {
     bytes.extend([dead, priority, place]);
     bytes.extend(payload);
     let counters = 0b111_1111 << 10;
-    let (token, lease, until, first, last, redrives, consumer, reason) = (1 << 3, 1 << 4, 1 << 5, 1 << 8, 1 << 9, 1 << 18, 1 << 21, 1 << 22);
+    let (token, lease, until, first, last, redrives, consumer, reason) = (1 << 3, 1 << 4, 1 << 5, 1 << 8, 1 << 9, 1 << 19, 1 << 22, 1 << 23);
     varint(counters | token | lease | until | first | last | redrives | consumer | reason, &mut bytes);
     varint(now * 1_000, &mut bytes);
     varint(1_000, &mut bytes);

@@ -6,8 +6,9 @@ use crate::id::JobId;
 use crate::job::{Job, More, Slot, State};
 use crate::op::{Contents, DedupKey, Due, Event, GroupState, SlotJob, Stored};
 use crate::pause::{Pause, Side};
-use crate::policy::Setting;
+use crate::policy::{Opt, Setting};
 use crate::queue::Queue;
+use crate::rate::Grants;
 use crate::schedule::{Name, NoJob, Plan};
 
 impl Queue {
@@ -158,6 +159,7 @@ impl Queue {
             job.place = slot;
             let more = job.more_mut();
             more.schedule = Some(name.clone());
+            more.slot_at = slot;
             if more.ttl_ms > 0 {
                 more.ttl_at = ttl_at(slot, more.ttl_ms);
             }
@@ -166,9 +168,16 @@ impl Queue {
 
     pub(super) fn set_policy(&mut self, setting: Setting) {
         self.head.policy.set(setting);
-        // Bounds that were lifted may let groups go.
-        self.groups.unpark_all();
-        self.groups.settle_all(&self.head.policy);
+        match setting.opt {
+            Opt::Rate if self.head.policy.rate().is_none() => self.grants = Grants::default(),
+            // Bounds that were lifted may let groups go.
+            Opt::GroupOrder | Opt::GroupLimit => self.groups.unpark_all(),
+            Opt::GroupRate => {
+                self.groups.unpark_all();
+                self.groups.settle_all(&self.head.policy);
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn set_pause(&mut self, side: Side<'_>, pause: Option<&Pause>) -> Option<()> {

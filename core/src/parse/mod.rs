@@ -135,7 +135,8 @@ pub fn parse_multi_lease<'a>(arguments: &'a [&'a [u8]]) -> Result<MultiLease<'a>
     if let Some(twice) = keys.iter().find(|key| !seen.insert(**key)) {
         return Err(Error::new(format!("RQ.MLEASE names the key {} twice", quote(twice))));
     }
-    let consumer = args::consumer(args.value("the keys")?)?;
+    let consumer = args.next().ok_or_else(|| Error::new(format!("RQ.MLEASE needs a consumer after its {n} keys")))?;
+    let consumer = args::consumer(consumer)?;
     let options = lease_options(&mut args)?;
     args.finish()?;
     Ok(MultiLease { keys, consumer, options })

@@ -36,6 +36,7 @@ impl Job {
             ("group", Tree::Null),
             ("dedup", self.dedup.clone().map_or(Tree::Null, |(key, _)| Tree::Bulk(key))),
             ("schedule", Tree::Null),
+            ("slot-at", Tree::Null),
             ("pushed-at", int(self.id.0)),
             ("due-at", int(self.place)),
             ("deliveries", int(self.deliveries)),
