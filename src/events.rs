@@ -6,8 +6,6 @@ use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, SlotRange, Str};
 use crate::node::Node;
 use crate::{guard, timer};
 
-pub use crate::guard::evicting;
-
 /// This server has become a primary, or a replica. Clients that wait are let go by the server
 /// itself when it becomes a replica.
 pub fn role_changed(node: &Node, ctx: &Ctx, primary: bool) {

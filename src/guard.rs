@@ -4,7 +4,6 @@
 use std::cell::{Cell, RefCell};
 
 use rq_core::table::Verb;
-use rq_core::Queue;
 
 use crate::api::{config_get, log, Ctx, Flags, Level, Str};
 use crate::node::{add, Node};
@@ -88,24 +87,28 @@ pub fn refusal(node: &Node, verb: Verb, absent: bool, flags: Flags) -> Option<St
     ))
 }
 
-/// A queue is about to be evicted.
-pub fn evicting(node: &Node, queue: &Queue) {
-    node.guard.last_jobs.set(Some(queue.jobs() as u64));
+/// A queue is about to be evicted, with so many jobs.
+pub fn evicting(node: &Node, jobs: u64) {
+    node.guard.last_jobs.set(Some(jobs));
 }
 
 /// A key was evicted.
 pub fn evicted(node: &Node, ctx: &Ctx, key: Str<'_>) {
     let jobs = node.guard.last_jobs.take();
-    if jobs.is_none() && !node.index.borrow().contains(ctx.db(), key.bytes()) {
-        return;
+    if jobs.is_some() || node.index.borrow().contains(ctx.db(), key.bytes()) {
+        lost(node, ctx.db(), key.bytes(), jobs);
     }
+}
+
+/// A queue was lost by eviction, with so many jobs, if that is known.
+pub fn lost(node: &Node, db: i32, key: &[u8], jobs: Option<u64>) {
     add(&node.guard.queues_lost, 1);
     add(&node.guard.jobs_lost, jobs.unwrap_or(0));
     if node.options.eviction_guard.get() != OFF {
         let jobs = jobs.map_or_else(|| "all its jobs".into(), |jobs| format!("{jobs} jobs"));
         log(Level::Warning, &format!(
             "the queue {} in database {} was evicted by the server, and {jobs} with it: set maxmemory-policy to noeviction or volatile-*",
-            rq_core::quote(key.bytes()), ctx.db(),
+            rq_core::quote(key), db,
         ));
     }
 }

@@ -163,12 +163,14 @@ unsafe extern "C" fn unlink(about: *mut raw::RedisModuleKeyOptCtx, _: *const c_v
 
 /// COPY is replicated as it is, so the copy must come out the same everywhere.
 unsafe extern "C" fn copy(about: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) -> *mut c_void {
-    guarded(std::ptr::null_mut(), |_| {
+    guarded(std::ptr::null_mut(), |node| {
         // SAFETY: the server lends both for this call.
         let Some((about, queue)) = (unsafe { OptCtx::from_raw(about).zip(shown::<Queue>(value)) }) else {
             return std::ptr::null_mut();
         };
         let Some((db, key)) = about.target() else { return std::ptr::null_mut() };
+        // As for a loaded one: a hint, since not every server tells of copies.
+        node.index.borrow_mut().loaded(db, key.bytes());
         boxed::<Queue>(queue.copy(copy_incarnation(queue.incarnation(), db, key.bytes())))
     })
 }

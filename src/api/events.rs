@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 use redis_module::raw;
 
 use super::key::queue_in;
-use super::{guarded, slots, Ctx, Notify, Str};
-use crate::{events, timer};
+use super::{guarded, is_valkey, slots, Ctx, Notify, Str};
+use crate::{events, guard, timer};
 
 /// How a load goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,15 @@ pub fn forgets_replies() -> bool {
     newer.is_none()
 }
 
+/// Whether this server leaves a client in the database of the key that a keyspace event was about,
+/// if a module listens: Valkey 8.1 and 9.0. After `COPY a b DB 9` a client would go on in database
+/// 9, and a replica part from its primary. So there RQ does not listen.
+fn events_move_clients() -> bool {
+    // SAFETY: it is only read, and takes nothing.
+    let version = unsafe { raw::RedisModule_GetServerVersion.map_or(0, |version| version()) };
+    is_valkey() && (0x0008_0100..0x0009_0100).contains(&version)
+}
+
 /// Subscribes to all that the module has to know. What an older server does not tell is refused
 /// there, and done without. False: one that all servers have was refused.
 pub fn subscribe(ctx: &Ctx) -> bool {
@@ -43,7 +52,7 @@ pub fn subscribe(ctx: &Ctx) -> bool {
     // Servers before 7.2 do not have it.
     server(raw::REDISMODULE_EVENT_KEY, Some(on_key));
     // SAFETY: as above.
-    let keyspace = unsafe {
+    let keyspace = events_move_clients() || unsafe {
         let classes = Notify::GENERIC.0 | Notify::EVICTED.0;
         f!(RedisModule_SubscribeToKeyspaceEvents)(ctx.as_ptr(), classes, Some(on_keyspace_event)) == 0
     };
@@ -158,7 +167,20 @@ unsafe extern "C" fn on_key(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEven
         if let Some(info) = unsafe { data.cast::<raw::RedisModuleKeyInfo>().as_ref() } {
             // SAFETY: the key is open, and no command of ours is at work on it: the server
             // evicts before it runs one.
-            unsafe { queue_in(info.key, |queue| events::evicting(node, queue)) };
+            let jobs = unsafe { queue_in(info.key, |queue| queue.jobs() as u64) };
+            match jobs {
+                Some(jobs) if events_move_clients() => {
+                    // SAFETY: the key is open; its name lives as long as it does.
+                    let (name, db) = unsafe {
+                        (Str::from_raw(f!(RedisModule_GetKeyNameFromModuleKey)(info.key)), f!(RedisModule_GetDbIdFromModuleKey)(info.key))
+                    };
+                    if let Some(name) = name {
+                        guard::lost(node, db, name.bytes(), Some(jobs));
+                    }
+                }
+                Some(jobs) => guard::evicting(node, jobs),
+                None => {}
+            }
         }
     });
 }

@@ -107,6 +107,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_CallReplyStringPtr RedisModule_CallReplyInteger RedisModule_Scan RedisModule_ScanCursorCreate
         RedisModule_ScanCursorDestroy RedisModule_ScanCursorRestart RedisModule_GetRandomBytes
         RedisModule_GetClientId RedisModule_GetClientInfoById
+        RedisModule_GetKeyNameFromModuleKey RedisModule_GetDbIdFromModuleKey
         RedisModule_IsKeysPositionRequest RedisModule_KeyAtPos
     }
 }

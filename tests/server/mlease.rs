@@ -151,7 +151,7 @@ fn refusals_change_nothing() {
         ("-1 a w", "ERR "),
         ("x a w", "ERR numkeys must be an integer from 1 to 1000, not \"x\""),
         ("3 a b", "ERR RQ.MLEASE announces 3 keys, but fewer follow"),
-        ("2 a b", "ERR syntax error: "),
+        ("2 a b", "ERR RQ.MLEASE needs a consumer after its 2 keys"),
         ("2 a a w", "ERR RQ.MLEASE names the key \"a\" twice"),
         ("1 a w COUNT 0", "ERR COUNT must be an integer from 1 to 10000, not \"0\""),
         ("1 a w LEASE 0", "ERR LEASE must be an integer"),

@@ -39,8 +39,7 @@ fn only_those_of_this_database_that_are_there_now() {
     s.run("RENAME b z");
     s.run("COPY c y");
     s.run("MOVE z 9");
-    assert_eq!(names(&s, ""), ["c", "y"]);
-    assert_eq!(names(&nine, ""), ["nine", "z"]);
+    wait_until("the new names", || names(&s, "") == ["c", "y"] && names(&nine, "") == ["nine", "z"]);
     s.run("SWAPDB 0 9");
     assert_eq!(names(&s, ""), ["nine", "z"]);
     s.run("DEL nine");

@@ -162,7 +162,8 @@ fn the_timer_finds_a_queue_under_its_new_name() {
     ] {
         for waited_for in [true, false] {
             // So many other keys that it cannot be found in time by going over all of them.
-            server.run("DEBUG POPULATE 200000");
+            let by_events = server.tells_of_new_names() || waited_for;
+            server.run(format!("DEBUG POPULATE {}", if by_events { 200_000 } else { 100 }));
             server.push("old x DELAY 400");
             let client = server.client();
             client.run(format!("SELECT {db}"));

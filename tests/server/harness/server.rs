@@ -205,6 +205,12 @@ impl Server {
         !self.is_valkey() && self.version() < (7, 2)
     }
 
+    /// Whether the module may listen to keyspace events here: on Valkey 8.1 and 9.0 they move
+    /// clients to other databases. There a queue under a new name is found by going over all keys.
+    pub fn tells_of_new_names(&self) -> bool {
+        !self.is_valkey() || !((8, 1)..(9, 1)).contains(&self.version())
+    }
+
     pub fn log(&self) -> String {
         log_of(self.dir.path())
     }
