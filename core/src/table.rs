@@ -287,11 +287,6 @@ impl Verb {
         }
     }
 
-    /// Whether an absent key is made into a queue.
-    pub fn makes_queue(self) -> bool {
-        matches!(self, Verb::Push | Verb::MPush | Verb::Schedule | Verb::Pause | Verb::Create | Verb::Apply)
-    }
-
     /// Whether it changes anything at all.
     pub fn writes(self) -> bool {
         self.command().access != Access::Read
