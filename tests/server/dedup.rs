@@ -225,7 +225,7 @@ fn maxwait_bounds_how_long_replacing_may_put_off() {
 #[test]
 fn b21_keeplast_holds_the_newest_until_the_owner_ends() {
     let s = Scene::new();
-    s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000");
+    s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000 JITTER none");
     for end in ["ACK", "NACK DEAD", "DEL", "DEL DEDUP"] {
         let (id, code) = push(&s, "q one DEDUP k KEEPLAST");
         assert_eq!(code, 1);
@@ -255,7 +255,7 @@ fn b21_keeplast_holds_the_newest_until_the_owner_ends() {
 #[test]
 fn the_last_edit_is_never_lost() {
     let s = Scene::new();
-    s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000");
+    s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000 JITTER none");
     // REPLACE alone on a delivered job holds, also while that waits for its retry.
     let (id, _) = push(&s, "q one DEDUP k REPLACE");
     let job = s.lease_one("q w");

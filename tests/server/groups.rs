@@ -243,7 +243,7 @@ fn aging_lets_the_old_pass() {
 #[test]
 fn rq_groups_shows_them_page_by_page() {
     let s = Scene::new();
-    s.run("RQ.CREATE q LEASE 36000000 BACKOFF 36000000 36000000 KEEPDONE 10");
+    s.run("RQ.CREATE q LEASE 36000000 BACKOFF 36000000 36000000 JITTER none KEEPDONE 10");
     for n in 0..25 {
         s.push(format!("q x GROUP g{n:02}"));
     }

@@ -23,7 +23,7 @@ const HOUR: i64 = 3_600_000;
 #[test]
 fn b32_out_nothing_is_leased_and_all_else_goes_on() {
     let mut s = Scene::new();
-    s.run("RQ.CREATE q LEASE 3600000 BACKOFF 36000000 36000000 KEEPDONE 10");
+    s.run("RQ.CREATE q LEASE 3600000 BACKOFF 36000000 36000000 JITTER none KEEPDONE 10");
     s.run("RQ.MPUSH q 6 a b c d e f");
     let held = s.lease("q w COUNT 5");
     assert_eq!(s.run("RQ.PAUSE q REASON maintenance"), 0, "no end");

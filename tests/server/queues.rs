@@ -140,7 +140,7 @@ fn in_transactions_and_scripts() {
 #[test]
 fn consumers_page_by_page() {
     let s = Scene::new();
-    s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000");
+    s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000 JITTER none");
     assert!(s.run("RQ.CONSUMERS q").array().is_empty());
     assert!(s.run("RQ.CONSUMERS none").array().is_empty());
     for n in 0..12 {

@@ -200,7 +200,7 @@ fn results_are_kept_with_the_jobs() {
 #[test]
 fn b31_maxlive() {
     let s = Scene::new();
-    s.run("RQ.CREATE q MAXLIVE 3 LEASE 36000000 BACKOFF 36000000 36000000");
+    s.run("RQ.CREATE q MAXLIVE 3 LEASE 36000000 BACKOFF 36000000 36000000 JITTER none");
     s.run("RQ.MPUSH q 2 a b");
     s.refused("RQ.MPUSH q 2 c d", "FULL the queue holds 2 live jobs and MAXLIVE is 3: push again later, ");
     s.push("q c DELAY 36000000");
