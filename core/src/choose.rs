@@ -31,7 +31,7 @@ impl Queue {
         let barred = |head: &Head| head.group.and_then(|group| Some((group, self.groups.barred(group, &self.head.policy, now)?)));
         let head = match self.head.policy.aging_ms() {
             None if self.groups.ready() == 0 => {
-                let (key, slot) = self.ready.first()?;
+                let (key, slot) = self.ready.first(&self.jobs)?;
                 return Some(Choice::Job(key, slot));
             }
             None => self.heads().next()?,
@@ -57,8 +57,8 @@ impl Queue {
 
     /// Whose turn it is at each priority, highest first.
     fn heads(&self) -> impl Iterator<Item = Head> + '_ {
-        let mut bare = self.ready.heads().peekable();
-        let mut grouped = self.groups.priorities().filter_map(|priority| self.groups.head(priority)).peekable();
+        let mut bare = self.ready.heads(&self.jobs).peekable();
+        let mut grouped = self.groups.priorities().filter_map(|priority| self.groups.head(priority, &self.jobs)).peekable();
         std::iter::from_fn(move || {
             let bare_key = bare.peek().map(|(key, _)| *key);
             let group_key = grouped.peek().map(|(_, _, key, _)| *key);

@@ -311,11 +311,11 @@ impl Waiter {
 
 /// How a job has ended; None: it is still to be done.
 pub fn end_of(queue: &Queue, id: JobId) -> Option<End> {
-    match queue.job(id).map(|job| (job.state, job.more())) {
-        None => Some(End::Gone),
-        Some((State::Done, more)) => Some(End::Done(Some(more.result.clone()))),
-        Some((State::Dead, _)) => Some(End::Dead),
-        Some(_) => None,
+    let Some(job) = queue.job(id) else { return Some(End::Gone) };
+    match job.state {
+        State::Done => Some(End::Done(Some(job.more().result.clone()))),
+        State::Dead => Some(End::Dead),
+        _ => None,
     }
 }
 

@@ -13,13 +13,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use crate::id::JobId;
 use crate::job::Slot;
 use crate::pause::Pause;
 use crate::policy::Policy;
 use crate::rate::Grants;
-use crate::ready::ReadyKey;
-use crate::sorted::Sorted;
+use crate::ready::{Lanes, ReadyKey};
+use crate::store::{ByTime, Entry, Jobs, Order};
 
 /// The number of a group within a queue.
 pub(crate) type GroupId = u32;
@@ -48,7 +47,7 @@ pub(crate) struct Group {
 #[derive(Debug, Clone)]
 struct Member {
     turn: u64,
-    jobs: Sorted<(u64, JobId), Slot>,
+    jobs: ByTime,
 }
 
 /// The groups of a queue.
@@ -60,7 +59,7 @@ pub(crate) struct Groups {
     /// The groups that may be served, by turn.
     rings: BTreeMap<Reverse<i8>, BTreeSet<(u64, GroupId)>>,
     /// All ready jobs of groups, in the order of PEEK.
-    all: Sorted<ReadyKey, Slot>,
+    all: Lanes,
     /// Parked groups that come back by time.
     wake: BTreeSet<(u64, GroupId)>,
     /// Pauses of groups that end.
@@ -104,7 +103,7 @@ impl Groups {
             groups: Vec::new(),
             free: Vec::new(),
             rings: BTreeMap::new(),
-            all: Sorted::new(),
+            all: Lanes::new(),
             wake: BTreeSet::new(),
             pause_ends: BTreeSet::new(),
             idle: BTreeSet::new(),
@@ -248,18 +247,18 @@ impl Groups {
         self.counter
     }
 
-    pub(crate) fn insert_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot) {
-        self.all.insert(key, slot);
+    pub(crate) fn insert_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot, stored: &Jobs) {
+        self.all.insert(key, slot, stored);
         let turn = self.next_turn();
         let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let (priority, place, job) = key;
         match group.ready.get_mut(&priority) {
             Some(member) => {
-                member.jobs.insert((place, job), slot);
+                member.jobs.insert((place, job), slot, stored);
             }
             None => {
-                let mut jobs = Sorted::new();
-                jobs.insert((place, job), slot);
+                let mut jobs = Order::new();
+                jobs.insert((place, job), slot, stored);
                 group.ready.insert(priority, Member { turn, jobs });
                 if !group.parked {
                     self.rings.entry(priority).or_default().insert((turn, id));
@@ -268,12 +267,12 @@ impl Groups {
         }
     }
 
-    pub(crate) fn remove_ready(&mut self, id: GroupId, key: ReadyKey) {
-        self.all.remove(&key);
+    pub(crate) fn remove_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot, stored: &Jobs) {
+        self.all.remove(key, slot, stored);
         let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let (priority, place, job) = key;
         let Some(member) = group.ready.get_mut(&priority) else { return };
-        member.jobs.remove(&(place, job));
+        member.jobs.remove((place, job), slot, stored);
         if member.jobs.len() == 0 {
             let turn = member.turn;
             group.ready.remove(&priority);
@@ -318,10 +317,10 @@ impl Groups {
     }
 
     /// Who is next at a priority: its turn, and its first job.
-    pub(crate) fn head(&self, priority: Reverse<i8>) -> Option<(u64, GroupId, ReadyKey, Slot)> {
+    pub(crate) fn head(&self, priority: Reverse<i8>, stored: &Jobs) -> Option<(u64, GroupId, ReadyKey, Slot)> {
         let (turn, id) = *self.rings.get(&priority)?.first()?;
-        let ((place, job), slot) = self.get(id)?.ready.get(&priority)?.jobs.first()?;
-        Some((turn, id, (priority, place, job), slot))
+        let first = self.get(id)?.ready.get(&priority)?.jobs.first()?;
+        Some((turn, id, (priority, first.at(), stored.id(first.slot())?), first.slot()))
     }
 
     /// Whether nothing new of a group may be leased at `now`.
@@ -458,14 +457,14 @@ impl Groups {
         self.unpark(id);
     }
 
-    /// The slot of a ready job, for checks.
-    pub(crate) fn find_ready(&self, key: ReadyKey) -> Option<Slot> {
-        self.all.get(&key)
+    /// Whether a ready job is there, for checks.
+    pub(crate) fn has_ready(&self, key: ReadyKey, slot: Slot, stored: &Jobs) -> bool {
+        self.all.has(key, slot, stored)
     }
 
     /// All ready jobs of groups in the order of PEEK, from the first one after `after`.
-    pub(crate) fn ready_after(&self, after: Option<ReadyKey>) -> crate::sorted::Iter<'_, ReadyKey, Slot> {
-        self.all.after(after)
+    pub(crate) fn ready_after<'a>(&'a self, after: Option<ReadyKey>, stored: &'a Jobs) -> impl Iterator<Item = (ReadyKey, Slot)> + 'a {
+        self.all.after(after, stored)
     }
 
     /// The counter and the turns of the jobs without group, for a snapshot.
@@ -505,8 +504,8 @@ impl Groups {
 
     /// Whether it is consistent; `jobs` are all jobs of groups: group, key and slot if ready,
     /// whether leased, whether waiting for a retry.
-    pub(crate) fn check(&self, jobs: &BTreeMap<GroupId, Seen>) -> Result<(), String> {
-        self.all.check()?;
+    pub(crate) fn check(&self, jobs: &BTreeMap<GroupId, Seen>, stored: &Jobs) -> Result<(), String> {
+        self.all.check(stored)?;
         let (mut ready, mut in_rings) = (0usize, 0usize);
         for (id, group) in self.after(None) {
             let nothing = Seen::default();
@@ -519,7 +518,7 @@ impl Groups {
                 return Err(format!("group {id} is kept for nothing"));
             }
             for (priority, member) in &group.ready {
-                member.jobs.check()?;
+                member.jobs.check(stored)?;
                 ready = ready.saturating_add(member.jobs.len());
                 let stands = self.rings.get(priority).is_some_and(|ring| ring.contains(&(member.turn, id)));
                 if stands == group.parked || member.jobs.len() == 0 {

@@ -1,5 +1,8 @@
 //! A job and all that is known about it.
 
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
 use crate::dedup::Key;
 use crate::groups::GroupId;
 use crate::id::JobId;
@@ -117,16 +120,28 @@ impl Settled {
     }
 }
 
-/// A job. What most waiting jobs do not need is in [`More`].
+/// A job, as it is looked at.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
+pub(crate) struct Job<'a> {
     pub(crate) id: JobId,
+    pub(crate) state: State,
     /// When it is or became due, Unix ms: its place among the ready jobs, or its due time.
     pub(crate) place: u64,
-    pub(crate) payload: Box<[u8]>,
-    pub(crate) more: Option<Box<More>>,
     pub(crate) priority: i8,
+    pub(crate) payload: &'a [u8],
+    /// Ready, as it was pushed, with nothing said about it: where it is stored is its order.
+    pub(crate) plain: bool,
+    pub(crate) more: Cow<'a, More>,
+}
+
+/// All of a job that can change, in hand. (Its payload can be replaced, but that is rare.)
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) id: JobId,
     pub(crate) state: State,
+    pub(crate) place: u64,
+    pub(crate) priority: i8,
+    pub(crate) more: More,
 }
 
 /// The rest of a job: its own options, its lease, its history.
@@ -178,42 +193,21 @@ pub(crate) struct More {
     pub(crate) dedup_window_ms: u64,
     /// What ACK left with a finished job.
     pub(crate) result: Box<[u8]>,
-    /// Neighbours among the leases of its consumer; not stored.
-    pub(crate) links: Links,
 }
 
 /// The number of a consumer's name within a queue.
 pub(crate) type NameId = u32;
-/// The number of a job's slot within a queue.
+/// Where a job is stored.
 pub(crate) type Slot = u32;
 
-/// A doubly linked list through the jobs leased by one consumer.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Links {
-    pub(crate) before: Option<Slot>,
-    pub(crate) after: Option<Slot>,
-}
-
-/// Links say where a job is stored, not what it is.
-impl PartialEq for Links {
-    fn eq(&self, _: &Links) -> bool {
-        true
-    }
-}
-impl Eq for Links {}
-
-impl Job {
+impl Job<'_> {
     pub(crate) fn more(&self) -> &More {
-        self.more.as_deref().unwrap_or(&NOTHING_MORE)
-    }
-
-    pub(crate) fn more_mut(&mut self) -> &mut More {
-        self.more.get_or_insert_with(Box::default)
+        &self.more
     }
 
     /// When a waiting job goes to dead by TTL.
     pub(crate) fn ttl_at(&self) -> Option<u64> {
-        Some(self.more().ttl_at).filter(|at| *at > 0)
+        Some(self.more.ttl_at).filter(|at| *at > 0)
     }
 
     /// Payload bytes.
@@ -223,11 +217,32 @@ impl Job {
 
     /// The bytes that limits and INFO count: of payload and result.
     pub(crate) fn bytes(&self) -> u64 {
-        self.size().saturating_add(self.more().result.len() as u64)
+        self.size().saturating_add(self.more.result.len() as u64)
     }
 }
 
-static NOTHING_MORE: std::sync::LazyLock<More> = std::sync::LazyLock::new(More::default);
+impl Facts {
+    /// Ready, as it was pushed, with nothing said about it.
+    pub(crate) fn plain(id: JobId) -> Facts {
+        Facts { id, state: State::Ready, place: id.ms, priority: 0, more: More::default() }
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.state == State::Ready && self.place == self.id.ms && self.priority == 0 && self.more == *nothing_more()
+    }
+
+    /// The job that it is with a payload.
+    pub(crate) fn with<'a>(&'a self, payload: &'a [u8]) -> Job<'a> {
+        let Facts { id, state, place, priority, ref more } = *self;
+        Job { id, state, place, priority, payload, plain: false, more: Cow::Borrowed(more) }
+    }
+}
+
+/// What is known of a job that was pushed with nothing said about it.
+pub(crate) fn nothing_more() -> &'static More {
+    static NOTHING: LazyLock<More> = LazyLock::new(More::default);
+    &NOTHING
+}
 
 /// What a token is good for, of a job that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,7 +259,7 @@ pub(crate) enum Hold {
     Settled(Settled),
 }
 
-impl Job {
+impl Job<'_> {
     pub(crate) fn hold(&self, token: u64) -> Hold {
         let more = self.more();
         if token == 0 || more.token != token {

@@ -76,10 +76,10 @@ impl Run<'_, '_> {
             out.bulk(id.write(&mut text));
             out.uint(*token);
             out.uint(job.more().deliveries);
-            out.bulk(&job.payload);
+            out.bulk(job.payload);
             out.uint(job.more().lease_ms);
             if options.meta {
-                view::write_job(self.queue, job, false, out);
+                view::write_job(self.queue, &job, false, out);
             }
         }
     }

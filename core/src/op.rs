@@ -3,7 +3,7 @@
 use crate::dedup::Owner;
 use crate::groups::Turns;
 use crate::id::JobId;
-use crate::job::{Job, Reason};
+use crate::job::{Facts, Reason};
 use crate::pause::{Pause, Side};
 use crate::policy::Setting;
 use crate::queue::Header;
@@ -17,7 +17,7 @@ pub(crate) enum Op<'a> {
     /// The queue is as new, with this header. Begins a snapshot.
     Reset(Box<Header>),
     /// A job with everything that is known about it, from a snapshot.
-    Put(Box<Stored>),
+    Put(Box<Stored<'a>>),
     /// The queue was made.
     Create { incarnation: u64 },
     /// An option was set.
@@ -130,21 +130,13 @@ pub(crate) enum Due {
     Delayed(u64),
 }
 
-/// A job as a snapshot has it: with its consumer's name instead of a number.
-#[derive(Debug, Clone)]
-pub(crate) struct Stored {
-    pub(crate) job: Job,
-    pub(crate) consumer: Option<Box<[u8]>>,
-    pub(crate) group: Option<Box<[u8]>>,
-}
-
-impl PartialEq for Stored {
-    fn eq(&self, other: &Stored) -> bool {
-        let same = |a: &Job, b: &Job| {
-            (a.id, a.place, a.priority, a.state, &a.payload, a.more()) == (b.id, b.place, b.priority, b.state, &b.payload, b.more())
-        };
-        same(&self.job, &other.job) && self.consumer == other.consumer && self.group == other.group
-    }
+/// A job as a snapshot has it: with the names of its consumer and its group instead of numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stored<'a> {
+    pub(crate) facts: Facts,
+    pub(crate) payload: &'a [u8],
+    pub(crate) consumer: Option<&'a [u8]>,
+    pub(crate) group: Option<&'a [u8]>,
 }
 
 /// A state change that others may be told of.

@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use super::{move_to, ttl_at};
 use crate::dedup::Owner;
 use crate::id::JobId;
-use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
+use crate::job::{Facts, Hold, Job, More, Reason, Settled, Slot, State};
 use crate::op::Due;
 use crate::queue::Queue;
+use crate::store::Entry;
 
 impl Queue {
     pub(super) fn lease(&mut self, id: JobId, token: u64, lease_ms: u64, consumer: &[u8], now: u64) -> Option<()> {
@@ -15,7 +16,8 @@ impl Queue {
             return None;
         }
         let slot = self.find(id, |job| job.state == State::Ready)?;
-        let last = self.jobs.get(slot)?.more().consumer;
+        let job = self.jobs.get(slot)?;
+        let (last, group, priority) = (job.more().consumer, job.more().group, Reverse(job.priority));
         let same = last.and_then(|last| self.names.get(last)).is_some_and(|name| *name.text == *consumer);
         let holder = if same { last } else { Some(self.names.hold(consumer)) };
         if let (false, Some(last)) = (same, last) {
@@ -25,14 +27,12 @@ impl Queue {
         self.head.longest_lease_ms = self.head.longest_lease_ms.max(lease_ms);
         self.head.totals.delivered = self.head.totals.delivered.saturating_add(1);
         self.grants.add(now.max(1), self.head.policy.rate());
-        let job = self.jobs.get(slot)?;
-        let (group, priority) = (job.more().group, Reverse(job.priority));
         if let Some(group) = group {
             self.groups.granted(group, now.max(1), &self.head.policy);
         }
         self.change(slot, |job| {
             let place = job.place;
-            let more = job.more_mut();
+            let more = &mut job.more;
             more.token = token;
             more.settled = Settled::No;
             more.consumer = holder;
@@ -57,7 +57,7 @@ impl Queue {
         self.head.totals.acked = self.head.totals.acked.saturating_add(1);
         let Some(result) = keep else { return self.remove(id, false).map(|_| ()) };
         self.change(slot, |job| {
-            let more = job.more_mut();
+            let more = &mut job.more;
             more.settled = Settled::Finished;
             more.until = now.max(1);
             more.back_since = 0;
@@ -79,28 +79,25 @@ impl Queue {
         Some(())
     }
 
-    pub(super) fn remove(&mut self, id: JobId, deleted: bool) -> Option<Job> {
+    pub(super) fn remove(&mut self, id: JobId, deleted: bool) -> Option<Facts> {
         let slot = self.slot_of(id)?;
         self.unlink(slot);
-        self.by_id.remove(&id);
         let job = self.jobs.remove(slot)?;
-        if let Some(more) = &job.more {
-            self.with_more = self.with_more.saturating_sub(1);
-            if let Some(name) = more.consumer {
-                self.names.drop_hold(name);
-            }
-            if let Some(key) = &more.dedup {
-                self.dedup.ended(key, id, deleted);
-            }
-            if let Some(group) = more.group {
-                self.groups.drop_hold(group, &self.head.policy);
-            }
+        let more = &job.more;
+        if let Some(name) = more.consumer {
+            self.names.drop_hold(name);
+        }
+        if let Some(key) = &more.dedup {
+            self.dedup.ended(key, id, deleted);
+        }
+        if let Some(group) = more.group {
+            self.groups.drop_hold(group, &self.head.policy);
         }
         Some(job)
     }
 
     /// Whether a worker still has a claim to the job: leased, or expired and nobody else got it.
-    pub(super) fn claimed(job: &Job) -> bool {
+    pub(super) fn claimed(job: &Job<'_>) -> bool {
         matches!(job.hold(job.more().token), Hold::Live | Hold::Late)
     }
 
@@ -109,8 +106,8 @@ impl Queue {
         self.head.totals.failed = self.head.totals.failed.saturating_add(1);
         let ordered = self.head.policy.group_order();
         self.change(slot, |job| {
-            failed(job.more_mut(), error, Settled::Retried);
-            let place = if ordered && job.more().group.is_some() { job.more().old_place } else { now };
+            failed(&mut job.more, error, Settled::Retried);
+            let place = if ordered && job.more.group.is_some() { job.more.old_place } else { now };
             Queue::make_wait(job, due, place, now);
         })
     }
@@ -129,7 +126,7 @@ impl Queue {
             Reason::Ttl => {}
         }
         self.change(slot, |job| {
-            let more = job.more_mut();
+            let more = &mut job.more;
             match reason {
                 Reason::Failed | Reason::Rejected => failed(more, error, Settled::Buried),
                 Reason::ExpiredLease => expired(more),
@@ -155,21 +152,21 @@ impl Queue {
     pub(super) fn note(&mut self, id: JobId, error: Option<&[u8]>) -> Option<()> {
         let slot = self.find(id, |job| job.hold(job.more().token) == Hold::LateDead)?;
         self.head.totals.failed = self.head.totals.failed.saturating_add(1);
-        self.change(slot, |job| failed(job.more_mut(), error, Settled::Buried))
+        self.change(slot, |job| failed(&mut job.more, error, Settled::Buried))
     }
 
     pub(super) fn release(&mut self, id: JobId, due: Option<u64>, now: u64) -> Option<()> {
         let slot = self.find(id, Self::claimed)?;
         self.head.totals.released = self.head.totals.released.saturating_add(1);
-        let more = self.jobs.get(slot)?.more();
-        let (group, granted_at) = (more.group, more.last_delivered_at);
+        let job = self.jobs.get(slot)?;
+        let (group, granted_at) = (job.more().group, job.more().last_delivered_at);
         self.grants.give_back(granted_at);
         if let Some(group) = group {
             self.groups.give_back(group, granted_at);
         }
         self.change(slot, |job| {
             let late = job.state != State::Leased;
-            let more = job.more_mut();
+            let more = &mut job.more;
             if late {
                 unexpired(more);
             }
@@ -181,7 +178,7 @@ impl Queue {
             Queue::make_wait(job, due, place, now);
             // One that expiry had made ready already has been back since then.
             if due.is_none() && since > 0 {
-                job.more_mut().back_since = since;
+                job.more.back_since = since;
             }
         })
     }
@@ -194,7 +191,7 @@ impl Queue {
         self.head.longest_lease_ms = self.head.longest_lease_ms.max(deadline.saturating_sub(now));
         self.change(slot, |job| {
             let late = job.state != State::Leased;
-            let more = job.more_mut();
+            let more = &mut job.more;
             if late {
                 unexpired(more);
             }
@@ -208,28 +205,26 @@ impl Queue {
         let slot = self.find(id, |job| job.state == State::Leased)?;
         self.head.totals.expired = self.head.totals.expired.saturating_add(1);
         self.change(slot, |job| {
-            expired(job.more_mut());
-            let place = job.more().old_place;
+            expired(&mut job.more);
+            let place = job.more.old_place;
             Queue::make_wait(job, due, place, now);
         })
     }
 
     pub(super) fn promote(&mut self, due: u64, id: JobId) -> Option<()> {
         let mut any = None;
-        while let Some(((at, first), slot)) = self.delayed.first().filter(|(key, _)| *key <= (due, id)) {
-            debug_assert!((at, first) <= (due, id));
+        while self.delayed.first_key(&self.jobs).is_some_and(|key| key <= (due, id)) {
+            let Some(slot) = self.delayed.first().map(Entry::slot) else { break };
             // Placed by the time it was due, however late this comes.
             let ordered = self.head.policy.group_order();
             any = self.change(slot, |job| {
                 job.state = State::Ready;
                 let due = job.place;
-                match &mut job.more {
-                    // In its group it must not fall behind those that it came before.
-                    Some(more) if ordered && more.group.is_some() && more.token > 0 && more.old_place < due => {
-                        more.back_since = due;
-                        job.place = more.old_place;
-                    }
-                    _ => {}
+                let more = &mut job.more;
+                // In its group it must not fall behind those that it came before.
+                if ordered && more.group.is_some() && more.token > 0 && more.old_place < due {
+                    more.back_since = due;
+                    job.place = more.old_place;
                 }
             });
         }
@@ -241,7 +236,7 @@ impl Queue {
         self.head.totals.redriven = self.head.totals.redriven.saturating_add(1);
         self.change(slot, |job| {
             job.priority = priority.unwrap_or(job.priority);
-            let more = job.more_mut();
+            let more = &mut job.more;
             more.token = 0;
             more.settled = Settled::No;
             more.deliveries = 0;
@@ -251,9 +246,9 @@ impl Queue {
             more.ttl_at = ttl_at(due.unwrap_or(now), more.ttl_ms);
             Queue::make_wait(job, due, now, now);
         })?;
-        let more = self.jobs.get(slot)?.more();
-        match more.dedup.clone() {
-            Some(key) if more.dedup_window_ms == 0 && self.dedup.owner(&key, now).is_none() => {
+        let job = self.jobs.get(slot)?;
+        match job.more().dedup.clone() {
+            Some(key) if job.more().dedup_window_ms == 0 && self.dedup.owner(&key, now).is_none() => {
                 self.dedup.set(key, Owner { job: id, until: 0, held: None }, true);
             }
             _ => {}

@@ -5,7 +5,7 @@ mod deliver;
 mod produce;
 
 use crate::id::JobId;
-use crate::job::{Job, Slot, State};
+use crate::job::{Facts, Job, Slot, State};
 use crate::limits::{DUE_STEPS, MAX_TIME_MS};
 use crate::op::{Due, Event, Op};
 use crate::queue::Queue;
@@ -88,23 +88,20 @@ impl Queue {
         }
     }
 
-    /// Takes the job out of its order, changes it, and puts it back into the order it then has.
-    fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Job)) -> Option<()> {
+    /// Takes the job out of its orders, changes it, and puts it back into those it then has.
+    fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Facts)) -> Option<()> {
         self.unlink(slot);
-        let job = self.jobs.get_mut(slot)?;
-        let had_more = job.more.is_some();
-        change(job);
-        if !had_more && job.more.is_some() {
-            self.with_more = self.with_more.saturating_add(1);
-        }
+        let mut facts = self.jobs.take(slot)?;
+        change(&mut facts);
+        self.jobs.put_back(slot, facts)?;
         self.link(slot);
         Some(())
     }
 
     /// The one routine that makes a job wait again: ready, placed at `place`, or delayed until
     /// `due`. A place in the past is one that it had before: then `now` tells since when it is back.
-    fn make_wait(job: &mut Job, due: Option<u64>, place: u64, now: u64) {
-        let more = job.more_mut();
+    fn make_wait(job: &mut Facts, due: Option<u64>, place: u64, now: u64) {
+        let more = &mut job.more;
         more.until = 0;
         more.reason = None;
         match due {
@@ -121,14 +118,14 @@ impl Queue {
         }
     }
 
-    fn find(&self, id: JobId, fits: impl FnOnce(&Job) -> bool) -> Option<Slot> {
+    fn find(&self, id: JobId, fits: impl FnOnce(&Job<'_>) -> bool) -> Option<Slot> {
         let slot = self.slot_of(id)?;
-        fits(self.jobs.get(slot)?).then_some(slot)
+        fits(&self.jobs.get(slot)?).then_some(slot)
     }
 }
 
 /// Gives a waiting job a new time.
-fn move_to(job: &mut Job, due: Option<Due>) {
+fn move_to(job: &mut Facts, due: Option<Due>) {
     let (state, place) = match due {
         None => return,
         Some(Due::Ready(at)) => (State::Ready, at),
@@ -136,12 +133,11 @@ fn move_to(job: &mut Job, due: Option<Due>) {
     };
     job.state = state;
     job.place = place;
-    if let Some(more) = job.more.as_deref_mut() {
-        more.back_since = 0;
-        // The time to live counts from the first due time.
-        if more.ttl_ms > 0 && more.total_deliveries == 0 {
-            more.ttl_at = ttl_at(place, more.ttl_ms);
-        }
+    let more = &mut job.more;
+    more.back_since = 0;
+    // The time to live counts from the first due time.
+    if more.ttl_ms > 0 && more.total_deliveries == 0 {
+        more.ttl_at = ttl_at(place, more.ttl_ms);
     }
 }
 

@@ -1,0 +1,123 @@
+//! The orders in which jobs are found: each job is in those of its state, and nowhere else.
+
+use std::cmp::Reverse;
+
+use crate::id::JobId;
+use crate::job::{Job, Slot, State};
+use crate::queue::Queue;
+use crate::ready::ReadyKey;
+use crate::store::{ByTime, Jobs, Key};
+
+/// Into the orders, or out of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+impl Way {
+    fn count(self, counter: &mut u64, by: u64) {
+        *counter = match self {
+            Way::In => counter.saturating_add(by),
+            Way::Out => counter.saturating_sub(by),
+        };
+    }
+
+    fn order(self, order: &mut ByTime, key: Key, slot: Slot, jobs: &Jobs) {
+        match self {
+            Way::In => order.insert(key, slot, jobs),
+            Way::Out => order.remove(key, slot, jobs),
+        }
+    }
+}
+
+impl Queue {
+    /// Puts a job into the orders of its state. Its fields say which and where.
+    pub(crate) fn link(&mut self, slot: Slot) {
+        self.move_job(slot, Way::In);
+    }
+
+    /// Takes a job out of the orders of its state, before its fields change.
+    pub(crate) fn unlink(&mut self, slot: Slot) {
+        self.move_job(slot, Way::Out);
+    }
+
+    fn move_job(&mut self, slot: Slot, way: Way) {
+        let jobs = &self.jobs;
+        let Some(job) = jobs.get(slot) else { return };
+        let (id, more, into) = (job.id, job.more(), way == Way::In);
+        if let Some(bytes) = self.bytes.get_mut(job.state as usize) {
+            way.count(bytes, job.bytes());
+        }
+        match job.state {
+            State::Ready => {
+                let (key, since) = (ready_key(&job), back_since(&job));
+                match more.group {
+                    Some(group) => {
+                        way.order(&mut self.ready.since, (since.unwrap_or(key.1), id), slot, jobs);
+                        match way {
+                            Way::In => self.groups.insert_ready(group, key, slot, jobs),
+                            Way::Out => self.groups.remove_ready(group, key, slot, jobs),
+                        }
+                    }
+                    None => {
+                        if into && !self.groups.is_empty() && self.ready.is_alone(&job, jobs) {
+                            self.groups.bare_arrives(key.0);
+                        }
+                        match way {
+                            _ if job.plain => {}
+                            Way::In => self.ready.insert(key, since, slot, jobs),
+                            Way::Out => self.ready.remove(key, since, slot, jobs),
+                        }
+                    }
+                }
+            }
+            State::Delayed => {
+                if let (Some(group), true) = (more.group, more.token > 0) {
+                    self.groups.count_retrying(group, into);
+                }
+                way.order(&mut self.delayed, (job.place, id), slot, jobs);
+                way.count(&mut self.retrying, u64::from(more.deliveries > 0));
+            }
+            State::Leased => {
+                way.order(&mut self.leased, (more.until, id), slot, jobs);
+                if let Some(group) = more.group {
+                    self.groups.count_leased(group, into);
+                }
+                if let Some(consumer) = more.consumer {
+                    let key = (more.last_delivered_at, id);
+                    match way {
+                        Way::In => self.names.lease(consumer, key, slot, jobs),
+                        Way::Out => self.names.unlease(consumer, key, slot, jobs),
+                    }
+                }
+            }
+            State::Dead => {
+                if let Some(dead) = more.reason.and_then(|reason| self.dead.get_mut(reason as usize)) {
+                    way.order(dead, (more.until, id), slot, jobs);
+                }
+            }
+            State::Done => way.order(&mut self.done, (more.until, id), slot, jobs),
+        }
+        if let (true, Some(at)) = (job.state.waits(), job.ttl_at()) {
+            way.order(&mut self.ttl, (at, id), slot, jobs);
+        }
+    }
+
+    /// The jobs that a consumer has leased, oldest deadline first.
+    pub(crate) fn leases_of(&self, consumer: &[u8]) -> Vec<JobId> {
+        let leased = self.names.leases(consumer).filter_map(|slot| self.jobs.get(slot));
+        let mut leases: Vec<(u64, JobId)> = leased.map(|job| (job.more().until, job.id)).collect();
+        leases.sort_unstable();
+        leases.into_iter().map(|(_, id)| id).collect()
+    }
+}
+
+pub(crate) fn ready_key(job: &Job<'_>) -> ReadyKey {
+    (Reverse(job.priority), job.place, job.id)
+}
+
+/// Since when a job is ready again that came back to an old place.
+pub(crate) fn back_since(job: &Job<'_>) -> Option<u64> {
+    Some(job.more().back_since).filter(|since| *since > 0)
+}
