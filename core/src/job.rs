@@ -228,13 +228,49 @@ impl Facts {
     }
 
     pub(crate) fn is_plain(&self) -> bool {
-        self.state == State::Ready && self.place == self.id.ms && self.priority == 0 && self.more == *nothing_more()
+        self.state == State::Ready && self.place == self.id.ms && self.priority == 0 && self.more.known() == Known::NOTHING
     }
 
     /// The job that it is with a payload.
     pub(crate) fn with<'a>(&'a self, payload: &'a [u8]) -> Job<'a> {
         let Facts { id, state, place, priority, ref more } = *self;
         Job { id, state, place, priority, payload, plain: false, more: Cow::Borrowed(more) }
+    }
+}
+
+/// Which kinds of things are known of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// What it can be pushed with, but for a dedup key.
+    pub(crate) options: bool,
+    /// A delivery.
+    pub(crate) delivery: bool,
+    /// Anything else.
+    pub(crate) rare: bool,
+}
+
+impl Known {
+    const NOTHING: Known = Known { options: false, delivery: false, rare: false };
+}
+
+impl More {
+    /// Cheaper than to compare with nothing: each job is asked when it changes.
+    pub(crate) fn known(&self) -> Known {
+        // All fields by name, so that none is forgotten.
+        let More {
+            own_lease_ms, own_max_deliveries, ttl_ms, ttl_at, token, settled, consumer, lease_ms, until, old_place, back_since,
+            first_delivered_at, last_delivered_at, deliveries, budget_failures, budget_expiries, total_deliveries, failures,
+            expiries, releases, redrives, reason, error, group, schedule, slot_at, dedup, dedup_window_ms, result,
+        } = self;
+        let options = own_lease_ms | ttl_ms | ttl_at;
+        let delivery = token | lease_ms | until | old_place | first_delivered_at | last_delivered_at | deliveries | total_deliveries;
+        let counts = back_since | budget_failures | budget_expiries | failures | expiries | releases | redrives | slot_at | dedup_window_ms;
+        let texts = reason.is_some() || schedule.is_some() || dedup.is_some() || !error.is_empty() || !result.is_empty();
+        Known {
+            options: options != 0 || own_max_deliveries.is_some() || group.is_some(),
+            delivery: delivery != 0 || consumer.is_some() || *settled != Settled::No,
+            rare: counts != 0 || texts,
+        }
     }
 }
 

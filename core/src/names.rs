@@ -109,26 +109,27 @@ impl Names {
 
     /// A consumer was given a lease at the time of the key.
     pub(crate) fn lease(&mut self, id: NameId, key: Key, slot: Slot, jobs: &Jobs) {
-        self.change(id, jobs, |leases| leases.insert(key, slot, jobs));
+        let Some(name) = self.names.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let before = name.leases.first();
+        name.leases.insert(key, slot, jobs);
+        if name.leases.first().is_some_and(|first| first.slot() == slot) {
+            if let Some(before) = before {
+                self.oldest.remove(&(before.time(jobs), id));
+            }
+            self.oldest.insert((key.0, id));
+        }
     }
 
     /// A lease has ended, or is about to change: its job still says when it began.
     pub(crate) fn unlease(&mut self, id: NameId, key: Key, slot: Slot, jobs: &Jobs) {
-        self.change(id, jobs, |leases| leases.remove(key, slot, jobs));
-    }
-
-    fn change(&mut self, id: NameId, jobs: &Jobs, change: impl FnOnce(&mut Order<Lease>)) {
         let Some(name) = self.names.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        let oldest = |leases: &Order<Lease>| leases.first().map(|first| first.time(jobs));
-        let before = oldest(&name.leases);
-        change(&mut name.leases);
-        let after = oldest(&name.leases);
-        if before != after {
-            if let Some(before) = before {
-                self.oldest.remove(&(before, id));
-            }
-            if let Some(after) = after {
-                self.oldest.insert((after, id));
+        let was_first = name.leases.first().is_some_and(|first| first.slot() == slot);
+        name.leases.remove(key, slot, jobs);
+        if was_first {
+            let after = name.leases.first().map(|first| first.time(jobs));
+            if after != Some(key.0) {
+                self.oldest.remove(&(key.0, id));
+                self.oldest.extend(after.map(|after| (after, id)));
             }
         }
     }

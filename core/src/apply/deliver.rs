@@ -55,7 +55,7 @@ impl Queue {
     pub(super) fn finish(&mut self, id: JobId, keep: Option<&[u8]>, now: u64) -> Option<()> {
         let slot = self.find(id, |job| Self::claimed(job) || job.hold(job.more().token) == Hold::LateDead)?;
         self.head.totals.acked = self.head.totals.acked.saturating_add(1);
-        let Some(result) = keep else { return self.remove(id, false).map(|_| ()) };
+        let Some(result) = keep else { return self.remove_at(slot, false).map(|_| ()) };
         self.change(slot, |job| {
             let more = &mut job.more;
             more.settled = Settled::Finished;
@@ -69,8 +69,8 @@ impl Queue {
     }
 
     pub(super) fn discard(&mut self, id: JobId) -> Option<()> {
-        self.find(id, |job| matches!(job.state, State::Dead | State::Done))?;
-        let removed = self.remove(id, false)?;
+        let slot = self.find(id, |job| matches!(job.state, State::Dead | State::Done))?;
+        let removed = self.remove_at(slot, false)?;
         let totals = &mut self.head.totals;
         match removed.state {
             State::Done => totals.trimmed = totals.trimmed.saturating_add(1),
@@ -80,7 +80,10 @@ impl Queue {
     }
 
     pub(super) fn remove(&mut self, id: JobId, deleted: bool) -> Option<Facts> {
-        let slot = self.slot_of(id)?;
+        self.remove_at(self.slot_of(id)?, deleted)
+    }
+
+    fn remove_at(&mut self, slot: Slot, deleted: bool) -> Option<Facts> {
         self.unlink(slot);
         let job = self.jobs.remove(slot)?;
         let more = &job.more;
@@ -88,7 +91,7 @@ impl Queue {
             self.names.drop_hold(name);
         }
         if let Some(key) = &more.dedup {
-            self.dedup.ended(key, id, deleted);
+            self.dedup.ended(key, job.id, deleted);
         }
         if let Some(group) = more.group {
             self.groups.drop_hold(group, &self.head.policy);

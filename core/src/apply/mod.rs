@@ -93,7 +93,7 @@ impl Queue {
         self.unlink(slot);
         let mut facts = self.jobs.take(slot)?;
         change(&mut facts);
-        self.jobs.put_back(slot, facts)?;
+        self.jobs.put_back(slot, &mut facts)?;
         self.link(slot);
         Some(())
     }

@@ -109,14 +109,14 @@ impl Jobs {
 
     /// Puts a job in whose id is above all before; None if that is not so, or there is no number
     /// left for it.
-    pub(crate) fn add(&mut self, facts: Facts, payload: &[u8]) -> Option<Slot> {
+    pub(crate) fn add(&mut self, mut facts: Facts, payload: &[u8]) -> Option<Slot> {
         if facts.id <= self.last {
             return None;
         }
         let (id, state) = (facts.id, facts.state);
         let record = match facts.is_plain() {
             true => PLAIN,
-            false => self.new_record(facts)?,
+            false => self.new_record(&mut facts)?,
         };
         let Some(slot) = self.push(id, payload, state, record) else {
             self.drop_record(record);
@@ -153,8 +153,8 @@ impl Jobs {
         Some(slot_of(number, label))
     }
 
-    fn new_record(&mut self, facts: Facts) -> Option<u32> {
-        let record = Record::pack(facts.id, facts.place, facts.priority, Cow::Owned(facts.more));
+    fn new_record(&mut self, facts: &mut Facts) -> Option<u32> {
+        let record = Record::pack(facts.id, facts.place, facts.priority, &mut facts.more);
         self.pointed_at = self.pointed_at.saturating_add(record.bytes());
         self.records.insert(record, PLAIN)
     }
@@ -181,13 +181,13 @@ impl Jobs {
     }
 
     /// See [`Jobs::take`].
-    pub(crate) fn put_back(&mut self, slot: Slot, facts: Facts) -> Option<()> {
+    pub(crate) fn put_back(&mut self, slot: Slot, facts: &mut Facts) -> Option<()> {
         let (number, label) = split(slot);
         let (id, _, old) = self.segments.get(number)?.look(label)?;
         let state = facts.state;
         let record = match self.records.get_mut(old) {
             Some(record) => {
-                *record = Record::pack(facts.id, facts.place, facts.priority, Cow::Owned(facts.more));
+                *record = Record::pack(facts.id, facts.place, facts.priority, &mut facts.more);
                 self.pointed_at = self.pointed_at.saturating_add(record.bytes());
                 old
             }

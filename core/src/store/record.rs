@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::id::JobId;
-use crate::job::{More, Settled};
+use crate::job::{Known, More, Settled};
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -102,7 +102,8 @@ impl Waiting {
             priority,
             with: if more.group.is_some() { WITH_GROUP } else { 0 } | if more.own_max_deliveries.is_some() { WITH_MAX_DELIVERIES } else { 0 },
         };
-        (waiting.more() == *more).then_some(waiting)
+        debug_assert!(waiting.more() == *more);
+        Some(waiting)
     }
 
     fn more(&self) -> More {
@@ -121,6 +122,10 @@ impl Waiting {
 impl Delivered {
     /// None: it does not fit.
     fn pack(id: JobId, place: u64, priority: i8, more: &More) -> Option<Delivered> {
+        let once = (more.deliveries, more.total_deliveries) == (1, 1) && more.first_delivered_at == more.last_delivered_at;
+        if !once || more.old_place != place || !matches!(more.settled, Settled::No | Settled::Finished) {
+            return None;
+        }
         let delivered = Delivered {
             place: near(place, id.ms, PLACE_BIAS)?,
             token: pack(more.token)?,
@@ -131,7 +136,8 @@ impl Delivered {
             priority,
             finished: more.settled == Settled::Finished,
         };
-        (delivered.more(place) == *more).then_some(delivered)
+        debug_assert!(delivered.more(place) == *more);
+        Some(delivered)
     }
 
     fn more(&self, place: u64) -> More {
@@ -159,16 +165,14 @@ impl Record {
         place: [0; 5], group: [0; 4], lease_ms: [0; 5], ttl_ms: [0; 5], ttl_at: [0; 6], max_deliveries: [0; 4], priority: 0, with: 0,
     });
 
-    /// The shortest form that has all of it.
-    pub(crate) fn pack(id: JobId, place: u64, priority: i8, more: Cow<'_, More>) -> Record {
-        if more.token == 0 {
-            if let Some(waiting) = Waiting::pack(id, place, priority, &more) {
-                return Record::Waiting(waiting);
-            }
-        } else if let Some(delivered) = Delivered::pack(id, place, priority, &more) {
-            return Record::Delivered(delivered);
-        }
-        Record::Full(Box::new(Full { place, priority, more: more.into_owned() }))
+    /// The shortest form that has all of it. Takes out of `more` what is not short.
+    pub(crate) fn pack(id: JobId, place: u64, priority: i8, more: &mut More) -> Record {
+        let short = match more.known() {
+            Known { delivery: false, rare: false, .. } => Waiting::pack(id, place, priority, more).map(Record::Waiting),
+            Known { options: false, rare: false, .. } => Delivered::pack(id, place, priority, more).map(Record::Delivered),
+            _ => None,
+        };
+        short.unwrap_or_else(|| Record::Full(Box::new(Full { place, priority, more: std::mem::take(more) })))
     }
 
     /// The place and the priority.
@@ -241,7 +245,7 @@ mod tests {
 
     #[track_caller]
     fn same(place: u64, priority: i8, more: &More) -> Record {
-        let record = Record::pack(ID, place, priority, Cow::Borrowed(more));
+        let record = Record::pack(ID, place, priority, &mut more.clone());
         assert_eq!(record.place(ID), (place, priority));
         assert_eq!(*record.more(place), *more);
         assert_eq!(record.last_delivered_at(), more.last_delivered_at);

@@ -115,6 +115,16 @@ impl<K: Ord + Copy, V: Copy> Sorted<K, V> {
 
     /// The last entry that is not above `key`.
     pub(crate) fn floor(&self, key: &K) -> Option<(K, V)> {
+        // Most often it is about the newest or the oldest.
+        if let Some(last) = self.chunks.back().and_then(|chunk| chunk.entries.back()).filter(|last| last.0 <= *key) {
+            return Some(*last);
+        }
+        let front = self.chunks.front().map(|chunk| &chunk.entries);
+        if let Some((first, second)) = front.and_then(|front| Some((front.front()?, front.get(1)?))) {
+            if first.0 <= *key && *key < second.0 {
+                return Some(*first);
+            }
+        }
         let at = self.chunk_of(key);
         let entries = &self.chunks.get(at)?.entries;
         match entries.partition_point(|(k, _)| k <= key).checked_sub(1) {
