@@ -51,6 +51,11 @@ pub fn check(queue: &Queue) -> Result<(), String> {
     for order in [&queue.delayed, &queue.leased, &queue.done, &queue.ttl].into_iter().chain(&queue.dead) {
         order.check(jobs)?;
     }
+    let (from, until) = queue.quiet;
+    let now = from.max(queue.head.newest_ms);
+    if queue.is_quiet(now) && queue.next_due(now, 0) < until {
+        return Err(format!("quiet from {from} until {until}, but something is due at {}", queue.next_due(now, 0)));
+    }
     let (mut bytes, mut counts, mut retrying, mut ttls) = ([0u64; 5], [0usize; 5], 0u64, 0usize);
     let mut holds = std::collections::BTreeMap::new();
     let (mut groups, mut sinces) = (std::collections::BTreeMap::new(), 0u64);
@@ -103,7 +108,7 @@ pub fn check(queue: &Queue) -> Result<(), String> {
         }
         retrying = retrying.saturating_add(u64::from(job.state == State::Delayed && more.deliveries > 0));
         if let (Some(sum), Some(count)) = (bytes.get_mut(job.state as usize), counts.get_mut(job.state as usize)) {
-            *sum = sum.saturating_add(job.bytes());
+            *sum = sum.saturating_add(job.bytes);
             *count = count.saturating_add(1);
         }
     }

@@ -40,6 +40,16 @@ impl Run<'_, '_> {
     }
 
     fn due(&mut self, scope: Scope, max_steps: u32) -> bool {
+        let now = self.now();
+        if self.queue.is_quiet(now) {
+            return false;
+        }
+        let more = self.due_steps(scope, max_steps);
+        self.queue.quiet = (now, self.queue.next_due(now, 0));
+        more
+    }
+
+    fn due_steps(&mut self, scope: Scope, max_steps: u32) -> bool {
         let mut left = max_steps;
         loop {
             if left > 0 && scope != Scope::NotSlots && self.slot_step() {
@@ -117,6 +127,9 @@ impl Run<'_, '_> {
     /// After its own work, a request holds the bounds of retention.
     pub(crate) fn retain(&mut self) {
         for _ in 0..DUE_STEPS {
+            if self.queue.is_quiet(self.now()) {
+                return;
+            }
             let Some(op) = self.retention_step() else { return };
             self.commit(&op);
         }

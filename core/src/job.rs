@@ -1,12 +1,13 @@
 //! A job and all that is known about it.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
+use std::ops::Deref;
 
 use crate::dedup::Key;
 use crate::groups::GroupId;
 use crate::id::JobId;
 use crate::schedule::Name;
+use crate::store::Record;
 
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,18 +121,55 @@ impl Settled {
     }
 }
 
-/// A job, as it is looked at.
-#[derive(Debug, Clone)]
-pub(crate) struct Job<'a> {
+/// What the orders of a queue and the tokens of workers go by: what is asked of jobs all the time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outline {
     pub(crate) id: JobId,
     pub(crate) state: State,
+    /// Ready, as it was pushed, with nothing said about it: where it is stored is its order.
+    pub(crate) plain: bool,
     /// When it is or became due, Unix ms: its place among the ready jobs, or its due time.
     pub(crate) place: u64,
     pub(crate) priority: i8,
+    /// The bytes that limits and INFO count: of payload and result.
+    pub(crate) bytes: u64,
+    /// See [`More`] for these.
+    pub(crate) settled: Settled,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) consumer: Option<NameId>,
+    pub(crate) group: Option<GroupId>,
+    pub(crate) own_lease_ms: u64,
+    pub(crate) ttl_at: u64,
+    pub(crate) token: u64,
+    pub(crate) lease_ms: u64,
+    pub(crate) until: u64,
+    pub(crate) back_since: u64,
+    pub(crate) last_delivered_at: u64,
+    pub(crate) deliveries: u64,
+}
+
+/// A job, as it is looked at.
+#[derive(Debug, Clone)]
+pub(crate) struct Job<'a> {
+    outline: Outline,
     pub(crate) payload: &'a [u8],
-    /// Ready, as it was pushed, with nothing said about it: where it is stored is its order.
-    pub(crate) plain: bool,
-    pub(crate) more: Cow<'a, More>,
+    known: Whence<'a>,
+}
+
+/// Where the rest of what is known of a job is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whence<'a> {
+    Nowhere,
+    Record(&'a Record),
+    InHand(&'a More),
+}
+
+impl Deref for Job<'_> {
+    type Target = Outline;
+
+    fn deref(&self) -> &Outline {
+        &self.outline
+    }
 }
 
 /// All of a job that can change, in hand. (Its payload can be replaced, but that is rare.)
@@ -200,24 +238,38 @@ pub(crate) type NameId = u32;
 /// Where a job is stored.
 pub(crate) type Slot = u32;
 
-impl Job<'_> {
-    pub(crate) fn more(&self) -> &More {
-        &self.more
+impl<'a> Job<'a> {
+    pub(crate) fn new(outline: Outline, payload: &'a [u8], known: Whence<'a>) -> Job<'a> {
+        Job { outline, payload, known }
     }
 
-    /// When a waiting job goes to dead by TTL.
-    pub(crate) fn ttl_at(&self) -> Option<u64> {
-        Some(self.more.ttl_at).filter(|at| *at > 0)
+    /// Everything that is known of it.
+    pub(crate) fn more(&self) -> Cow<'a, More> {
+        match self.known {
+            Whence::Nowhere => Cow::Owned(More::default()),
+            Whence::Record(record) => record.more(self.place),
+            Whence::InHand(more) => Cow::Borrowed(more),
+        }
     }
 
     /// Payload bytes.
     pub(crate) fn size(&self) -> u64 {
         self.payload.len() as u64
     }
+}
 
-    /// The bytes that limits and INFO count: of payload and result.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.size().saturating_add(self.more.result.len() as u64)
+impl Outline {
+    /// Of a plain job.
+    pub(crate) fn plain(id: JobId, bytes: u64) -> Outline {
+        Outline {
+            id, state: State::Ready, plain: true, place: id.ms, priority: 0, bytes, settled: Settled::No, reason: None, consumer: None,
+            group: None, own_lease_ms: 0, ttl_at: 0, token: 0, lease_ms: 0, until: 0, back_since: 0, last_delivered_at: 0, deliveries: 0,
+        }
+    }
+
+    /// When a waiting job goes to dead by TTL.
+    pub(crate) fn ttl_at(&self) -> Option<u64> {
+        Some(self.ttl_at).filter(|at| *at > 0)
     }
 }
 
@@ -233,8 +285,12 @@ impl Facts {
 
     /// The job that it is with a payload.
     pub(crate) fn with<'a>(&'a self, payload: &'a [u8]) -> Job<'a> {
-        let Facts { id, state, place, priority, ref more } = *self;
-        Job { id, state, place, priority, payload, plain: false, more: Cow::Borrowed(more) }
+        Job::new(self.outline(payload.len() as u64), payload, Whence::InHand(&self.more))
+    }
+
+    /// Its outline, with a payload of that size. It is not plain, or will not be.
+    pub(crate) fn outline(&self, size: u64) -> Outline {
+        self.more.outline(Outline { state: self.state, place: self.place, priority: self.priority, ..Outline::plain(self.id, size) })
     }
 }
 
@@ -254,6 +310,27 @@ impl Known {
 }
 
 impl More {
+    /// What it adds to the outline of a job.
+    pub(crate) fn outline(&self, job: Outline) -> Outline {
+        Outline {
+            plain: false,
+            bytes: job.bytes.saturating_add(self.result.len() as u64),
+            settled: self.settled,
+            reason: self.reason,
+            consumer: self.consumer,
+            group: self.group,
+            own_lease_ms: self.own_lease_ms,
+            ttl_at: self.ttl_at,
+            token: self.token,
+            lease_ms: self.lease_ms,
+            until: self.until,
+            back_since: self.back_since,
+            last_delivered_at: self.last_delivered_at,
+            deliveries: self.deliveries,
+            ..job
+        }
+    }
+
     /// Cheaper than to compare with nothing: each job is asked when it changes.
     pub(crate) fn known(&self) -> Known {
         // All fields by name, so that none is forgotten.
@@ -274,12 +351,6 @@ impl More {
     }
 }
 
-/// What is known of a job that was pushed with nothing said about it.
-pub(crate) fn nothing_more() -> &'static More {
-    static NOTHING: LazyLock<More> = LazyLock::new(More::default);
-    &NOTHING
-}
-
 /// What a token is good for, of a job that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hold {
@@ -295,13 +366,12 @@ pub(crate) enum Hold {
     Settled(Settled),
 }
 
-impl Job<'_> {
+impl Outline {
     pub(crate) fn hold(&self, token: u64) -> Hold {
-        let more = self.more();
-        if token == 0 || more.token != token {
+        if token == 0 || self.token != token {
             return Hold::Stale;
         }
-        match (more.settled, self.state) {
+        match (self.settled, self.state) {
             (Settled::No, State::Leased) => Hold::Live,
             (Settled::No, State::Ready | State::Delayed) => Hold::Late,
             (Settled::No, State::Dead) => Hold::LateDead,

@@ -39,7 +39,7 @@ impl Run<'_, '_> {
             if bytes > options.max_bytes && !self.effects.granted().is_empty() {
                 break;
             }
-            let lease_ms = match job.more().own_lease_ms {
+            let lease_ms = match job.own_lease_ms {
                 0 => options.lease_ms.unwrap_or(self.queue.head.policy.lease_ms()),
                 own => own,
             };
@@ -75,9 +75,9 @@ impl Run<'_, '_> {
             out.array(if options.meta { 6 } else { 5 });
             out.bulk(id.write(&mut text));
             out.uint(*token);
-            out.uint(job.more().deliveries);
+            out.uint(job.deliveries);
             out.bulk(job.payload);
-            out.uint(job.more().lease_ms);
+            out.uint(job.lease_ms);
             if options.meta {
                 view::write_job(self.queue, &job, false, out);
             }

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use crate::id::JobId;
-use crate::job::{Job, Slot, State};
-use crate::queue::Queue;
+use crate::job::{Outline, Slot, State};
+use crate::policy::Policy;
+use crate::queue::{Queue, NEVER};
 use crate::ready::ReadyKey;
 use crate::store::{ByTime, Jobs, Key};
 
@@ -31,28 +32,46 @@ impl Way {
     }
 }
 
+impl Policy {
+    /// When time may change something about a job, Unix ms; 0: that depends on others.
+    fn stirs(&self, job: &Outline) -> u64 {
+        let ttl_at = job.ttl_at().unwrap_or(NEVER);
+        match job.state {
+            State::Ready => ttl_at,
+            State::Delayed => ttl_at.min(job.place),
+            State::Leased => job.until,
+            State::Dead | State::Done => match self.retention(job.state) {
+                Some((None, None, None)) | None => NEVER,
+                Some(_) => 0,
+            },
+        }
+    }
+}
+
 impl Queue {
-    /// Puts a job into the orders of its state. Its fields say which and where.
-    pub(crate) fn link(&mut self, slot: Slot) {
-        self.move_job(slot, Way::In);
+    /// Puts a job into the orders of its state.
+    pub(crate) fn link(&mut self, slot: Slot, job: &Outline) {
+        self.move_job(slot, job, Way::In);
     }
 
-    /// Takes a job out of the orders of its state, before its fields change.
-    pub(crate) fn unlink(&mut self, slot: Slot) {
-        self.move_job(slot, Way::Out);
+    /// Takes a job out of the orders of its state, before anything about it changes.
+    pub(crate) fn unlink(&mut self, slot: Slot, job: &Outline) {
+        self.move_job(slot, job, Way::Out);
     }
 
-    fn move_job(&mut self, slot: Slot, way: Way) {
+    fn move_job(&mut self, slot: Slot, job: &Outline, way: Way) {
         let jobs = &self.jobs;
-        let Some(job) = jobs.get(slot) else { return };
-        let (id, more, into) = (job.id, job.more(), way == Way::In);
+        let (id, into) = (job.id, way == Way::In);
         if let Some(bytes) = self.bytes.get_mut(job.state as usize) {
-            way.count(bytes, job.bytes());
+            way.count(bytes, job.bytes);
+        }
+        if into {
+            self.quiet.1 = self.quiet.1.min(self.head.policy.stirs(job));
         }
         match job.state {
             State::Ready => {
-                let (key, since) = (ready_key(&job), back_since(&job));
-                match more.group {
+                let (key, since) = (ready_key(job), back_since(job));
+                match job.group {
                     Some(group) => {
                         way.order(&mut self.ready.since, (since.unwrap_or(key.1), id), slot, jobs);
                         match way {
@@ -61,7 +80,7 @@ impl Queue {
                         }
                     }
                     None => {
-                        if into && !self.groups.is_empty() && self.ready.is_alone(&job, jobs) {
+                        if into && !self.groups.is_empty() && self.ready.is_alone(job, jobs) {
                             self.groups.bare_arrives(key.0);
                         }
                         match way {
@@ -73,19 +92,19 @@ impl Queue {
                 }
             }
             State::Delayed => {
-                if let (Some(group), true) = (more.group, more.token > 0) {
+                if let (Some(group), true) = (job.group, job.token > 0) {
                     self.groups.count_retrying(group, into);
                 }
                 way.order(&mut self.delayed, (job.place, id), slot, jobs);
-                way.count(&mut self.retrying, u64::from(more.deliveries > 0));
+                way.count(&mut self.retrying, u64::from(job.deliveries > 0));
             }
             State::Leased => {
-                way.order(&mut self.leased, (more.until, id), slot, jobs);
-                if let Some(group) = more.group {
+                way.order(&mut self.leased, (job.until, id), slot, jobs);
+                if let Some(group) = job.group {
                     self.groups.count_leased(group, into);
                 }
-                if let Some(consumer) = more.consumer {
-                    let key = (more.last_delivered_at, id);
+                if let Some(consumer) = job.consumer {
+                    let key = (job.last_delivered_at, id);
                     match way {
                         Way::In => self.names.lease(consumer, key, slot, jobs),
                         Way::Out => self.names.unlease(consumer, key, slot, jobs),
@@ -93,11 +112,11 @@ impl Queue {
                 }
             }
             State::Dead => {
-                if let Some(dead) = more.reason.and_then(|reason| self.dead.get_mut(reason as usize)) {
-                    way.order(dead, (more.until, id), slot, jobs);
+                if let Some(dead) = job.reason.and_then(|reason| self.dead.get_mut(reason as usize)) {
+                    way.order(dead, (job.until, id), slot, jobs);
                 }
             }
-            State::Done => way.order(&mut self.done, (more.until, id), slot, jobs),
+            State::Done => way.order(&mut self.done, (job.until, id), slot, jobs),
         }
         if let (true, Some(at)) = (job.state.waits(), job.ttl_at()) {
             way.order(&mut self.ttl, (at, id), slot, jobs);
@@ -107,17 +126,17 @@ impl Queue {
     /// The jobs that a consumer has leased, oldest deadline first.
     pub(crate) fn leases_of(&self, consumer: &[u8]) -> Vec<JobId> {
         let leased = self.names.leases(consumer).filter_map(|slot| self.jobs.get(slot));
-        let mut leases: Vec<(u64, JobId)> = leased.map(|job| (job.more().until, job.id)).collect();
+        let mut leases: Vec<(u64, JobId)> = leased.map(|job| (job.until, job.id)).collect();
         leases.sort_unstable();
         leases.into_iter().map(|(_, id)| id).collect()
     }
 }
 
-pub(crate) fn ready_key(job: &Job<'_>) -> ReadyKey {
+pub(crate) fn ready_key(job: &Outline) -> ReadyKey {
     (Reverse(job.priority), job.place, job.id)
 }
 
 /// Since when a job is ready again that came back to an old place.
-pub(crate) fn back_since(job: &Job<'_>) -> Option<u64> {
-    Some(job.more().back_since).filter(|since| *since > 0)
+pub(crate) fn back_since(job: &Outline) -> Option<u64> {
+    Some(job.back_since).filter(|since| *since > 0)
 }

@@ -47,6 +47,9 @@ pub(crate) struct Header {
     pub(crate) totals: Totals,
 }
 
+/// After all times.
+pub(crate) const NEVER: u64 = u64::MAX;
+
 /// Why nothing is leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
@@ -81,6 +84,10 @@ pub struct Queue {
     pub(crate) grants: Grants,
     /// Payload bytes by state.
     pub(crate) bytes: [u64; 5],
+    /// From the first of these times until before the second, Unix ms, time alone changes nothing:
+    /// so that not every command has to ask all orders. Whatever may come earlier says so by
+    /// [`Queue::stir`].
+    pub(crate) quiet: (u64, u64),
     /// How many delayed jobs were delivered in this budget.
     pub(crate) retrying: u64,
 }
@@ -113,6 +120,7 @@ impl Queue {
             schedules: Schedules::default(),
             grants: Grants::default(),
             bytes: [0; 5],
+            quiet: (0, 0),
             retrying: 0,
         }
     }
@@ -207,26 +215,60 @@ impl Queue {
     /// When time alone changes something next, Unix ms; in the past: now. No lease expires before
     /// `no_expiry_before`.
     pub fn next_event(&self, now: u64, no_expiry_before: u64) -> Option<u64> {
-        let mut expiry = self.leased.first().map(|first| first.at());
-        if self.leased.last().is_some_and(|last| self.too_far(last.at(), now)) {
-            expiry = Some(now);
+        let next = self.next_due(now, no_expiry_before).min(self.reopens(now));
+        Some(next).filter(|at| *at < NEVER)
+    }
+
+    /// When to look at the queue again, Unix ms: not after the next event, but maybe before, for
+    /// something that has been settled since. Cheap: to be asked after each command.
+    pub fn look_again_at(&self, now: u64, no_expiry_before: u64) -> Option<u64> {
+        if !self.is_quiet(now) {
+            return self.next_event(now, no_expiry_before);
         }
-        let expiry = expiry.map(|at| at.max(no_expiry_before));
-        let due = self.delayed.first().map(|first| first.at());
-        let ttl = self.ttl.first().map(|first| first.at());
-        let ready = self.count(State::Ready) > 0;
-        // What only opens a door is an event if somebody may be waiting behind it, and once.
-        let reopens = match self.barred(now).filter(|_| ready) {
+        Some(self.quiet.1.min(self.reopens(now))).filter(|at| *at < NEVER)
+    }
+
+    /// When leasing may go on. What only opens a door is an event if somebody may be waiting behind
+    /// it, and once.
+    fn reopens(&self, now: u64) -> u64 {
+        let reopens = match self.barred(now).filter(|_| self.count(State::Ready) > 0) {
             Some(Held::RateUntil(at)) => Some(at),
             Some(_) => None,
             None => self.groups.next_wake(now),
         };
+        reopens.unwrap_or(NEVER)
+    }
+
+    /// Whether it is known that time alone has nothing to do at `now`.
+    pub(crate) fn is_quiet(&self, now: u64) -> bool {
+        self.quiet.0 <= now && now < self.quiet.1
+    }
+
+    /// Something may be due at this time, Unix ms.
+    pub(crate) fn stir(&mut self, at: u64) {
+        self.quiet.1 = self.quiet.1.min(at);
+    }
+
+    /// When the next of all that is due by time is; [`NEVER`] if there is nothing.
+    pub(crate) fn next_due(&self, now: u64, no_expiry_before: u64) -> u64 {
+        let mut expiry = self.leased.first().map(|first| first.at());
+        if self.leased.last().is_some_and(|last| self.too_far(last.at(), now)) {
+            expiry = Some(now);
+        }
         let pauses = [&self.head.paused_out, &self.head.paused_in].into_iter().flatten().filter_map(|pause| pause.until).min();
-        let group_pause = self.groups.next_pause_end().map(|(at, _)| at);
-        let slot = self.schedules.first().map(|(at, _)| at);
-        let window = self.dedup.first_window().map(|(at, _)| *at);
-        let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now)).min();
-        [expiry, due, ttl, slot, window, retention, reopens, pauses, group_pause, self.groups.next_idle()].into_iter().flatten().min()
+        let events = [
+            expiry.map(|at| at.max(no_expiry_before)),
+            self.delayed.first().map(|first| first.at()),
+            self.ttl.first().map(|first| first.at()),
+            self.retention_at(State::Done, now),
+            self.retention_at(State::Dead, now),
+            pauses,
+            self.groups.next_pause_end().map(|(at, _)| at),
+            self.groups.next_idle(),
+            self.schedules.first().map(|(at, _)| at),
+            self.dedup.first_window().map(|(at, _)| *at),
+        ];
+        events.into_iter().flatten().min().unwrap_or(NEVER)
     }
 
     /// The oldest job that is finished or dead, and since when it is.
@@ -288,11 +330,11 @@ impl Queue {
     }
 
     pub(crate) fn group(&self, job: &Job<'_>) -> Option<&[u8]> {
-        Some(&self.groups.get(job.more().group?)?.name)
+        Some(&self.groups.get(job.group?)?.name)
     }
 
     pub(crate) fn consumer(&self, job: &Job<'_>) -> Option<&[u8]> {
-        Some(&self.names.get(job.more().consumer?)?.text)
+        Some(&self.names.get(job.consumer?)?.text)
     }
 }
 

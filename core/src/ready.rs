@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use crate::id::JobId;
-use crate::job::{Job, Slot};
+use crate::job::{Outline, Slot};
 use crate::store::{ByTime, Entry, Jobs, Order};
 
 /// The order of ready jobs: priority, then place, then id.
@@ -169,7 +169,7 @@ impl Ready {
     }
 
     /// Whether there is no other job at the priority of one that has just come.
-    pub(crate) fn is_alone(&self, job: &Job<'_>, jobs: &Jobs) -> bool {
+    pub(crate) fn is_alone(&self, job: &Outline, jobs: &Jobs) -> bool {
         let priority = Reverse(job.priority);
         let plain = priority == Reverse(0) && jobs.plain() > usize::from(job.plain);
         !plain && !self.moved.has_priority(priority) && !self.back.has_priority(priority)

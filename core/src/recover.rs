@@ -54,7 +54,7 @@ impl Run<'_, '_> {
             out.bulk(id.write(&mut text));
             let Some(job) = self.queue.job(id) else { continue };
             out.text(job.state.name());
-            out.uint(job.more().deliveries);
+            out.uint(job.deliveries);
             out.bulk(self.queue.consumer(&job).unwrap_or(b""));
         }
     }

@@ -23,7 +23,7 @@ impl Queue {
         encode(&Op::Reset(Box::new(self.head.clone())), &mut batch);
         for (_, slot) in self.jobs.iter() {
             let Some(job) = self.jobs.get(slot) else { continue };
-            let size = batch.bytes().len().saturating_add(usize::try_from(job.bytes()).unwrap_or(usize::MAX));
+            let size = batch.bytes().len().saturating_add(usize::try_from(job.bytes).unwrap_or(usize::MAX));
             if size > SNAPSHOT_CHUNK {
                 emit(batch.bytes());
                 batch.clear();

@@ -196,7 +196,7 @@ fn is_time(field: usize) -> bool {
 /// Writes a job with all that is known about it.
 pub(crate) fn encode_job(job: &Job<'_>, consumer: Option<&[u8]>, group: Option<&[u8]>, out: &mut Writer) {
     let more = job.more();
-    let numbers = numbers(more);
+    let numbers = numbers(&more);
     let mut bits = 0;
     for (bit, number) in numbers.into_iter().enumerate() {
         bits |= u64::from(number > 0) << bit;

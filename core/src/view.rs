@@ -202,7 +202,7 @@ fn place_of(job: &Job<'_>) -> Cursor {
     let time = match job.state {
         State::Ready => ready_key(job).1,
         State::Delayed => job.place,
-        State::Leased | State::Dead | State::Done => job.more().until,
+        State::Leased | State::Dead | State::Done => job.until,
     };
     let priority = if job.state == State::Ready { job.priority } else { 0 };
     Cursor { priority, time, id: job.id }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::{move_to, ttl_at};
 use crate::dedup::Owner;
 use crate::id::JobId;
-use crate::job::{Facts, Hold, Job, More, Reason, Settled, Slot, State};
+use crate::job::{Facts, Hold, More, Outline, Reason, Settled, Slot, State};
 use crate::op::Due;
 use crate::queue::Queue;
 use crate::store::Entry;
@@ -17,7 +17,7 @@ impl Queue {
         }
         let slot = self.find(id, |job| job.state == State::Ready)?;
         let job = self.jobs.get(slot)?;
-        let (last, group, priority) = (job.more().consumer, job.more().group, Reverse(job.priority));
+        let (last, group, priority) = (job.consumer, job.group, Reverse(job.priority));
         let same = last.and_then(|last| self.names.get(last)).is_some_and(|name| *name.text == *consumer);
         let holder = if same { last } else { Some(self.names.hold(consumer)) };
         if let (false, Some(last)) = (same, last) {
@@ -53,7 +53,7 @@ impl Queue {
     }
 
     pub(super) fn finish(&mut self, id: JobId, keep: Option<&[u8]>, now: u64) -> Option<()> {
-        let slot = self.find(id, |job| Self::claimed(job) || job.hold(job.more().token) == Hold::LateDead)?;
+        let slot = self.find(id, |job| Self::claimed(job) || job.hold(job.token) == Hold::LateDead)?;
         self.head.totals.acked = self.head.totals.acked.saturating_add(1);
         let Some(result) = keep else { return self.remove_at(slot, false).map(|_| ()) };
         self.change(slot, |job| {
@@ -84,7 +84,8 @@ impl Queue {
     }
 
     fn remove_at(&mut self, slot: Slot, deleted: bool) -> Option<Facts> {
-        self.unlink(slot);
+        let outline = *self.jobs.get(slot)?;
+        self.unlink(slot, &outline);
         let job = self.jobs.remove(slot)?;
         let more = &job.more;
         if let Some(name) = more.consumer {
@@ -100,8 +101,8 @@ impl Queue {
     }
 
     /// Whether a worker still has a claim to the job: leased, or expired and nobody else got it.
-    pub(super) fn claimed(job: &Job<'_>) -> bool {
-        matches!(job.hold(job.more().token), Hold::Live | Hold::Late)
+    pub(super) fn claimed(job: &Outline) -> bool {
+        matches!(job.hold(job.token), Hold::Live | Hold::Late)
     }
 
     pub(super) fn retry(&mut self, id: JobId, due: Option<u64>, error: Option<&[u8]>, now: u64) -> Option<()> {
@@ -153,7 +154,7 @@ impl Queue {
     }
 
     pub(super) fn note(&mut self, id: JobId, error: Option<&[u8]>) -> Option<()> {
-        let slot = self.find(id, |job| job.hold(job.more().token) == Hold::LateDead)?;
+        let slot = self.find(id, |job| job.hold(job.token) == Hold::LateDead)?;
         self.head.totals.failed = self.head.totals.failed.saturating_add(1);
         self.change(slot, |job| failed(&mut job.more, error, Settled::Buried))
     }
@@ -162,7 +163,7 @@ impl Queue {
         let slot = self.find(id, Self::claimed)?;
         self.head.totals.released = self.head.totals.released.saturating_add(1);
         let job = self.jobs.get(slot)?;
-        let (group, granted_at) = (job.more().group, job.more().last_delivered_at);
+        let (group, granted_at) = (job.group, job.last_delivered_at);
         self.grants.give_back(granted_at);
         if let Some(group) = group {
             self.groups.give_back(group, granted_at);

@@ -5,7 +5,7 @@ mod deliver;
 mod produce;
 
 use crate::id::JobId;
-use crate::job::{Facts, Job, Slot, State};
+use crate::job::{Facts, Outline, Slot, State};
 use crate::limits::{DUE_STEPS, MAX_TIME_MS};
 use crate::op::{Due, Event, Op};
 use crate::queue::Queue;
@@ -34,6 +34,25 @@ impl Queue {
     /// Applies one op of a batch whose time is `now`.
     pub(crate) fn apply_op(&mut self, op: &Op<'_>, now: u64) -> Applied {
         self.head.newest_ms = self.head.newest_ms.max(now);
+        let applied = self.apply_one(op, now);
+        match op {
+            Op::Create { .. } | Op::Push { .. } | Op::Unhold { .. } | Op::Replace { .. } | Op::Hold { .. } | Op::Lease { .. } => {}
+            Op::Finish { .. } | Op::Retry { .. } | Op::Bury { .. } | Op::Note { .. } | Op::Release { .. } | Op::Extend { .. } => {}
+            Op::Expire { .. } | Op::Promote { .. } | Op::Redrive { .. } | Op::Set { .. } | Op::Drop { .. } | Op::Discard { .. } => {}
+            // What is not about jobs alone may be about any time.
+            _ => self.stir(0),
+        }
+        // Jobs say themselves when they are due; what they leave behind does not.
+        if let Some((at, _)) = self.dedup.first_window() {
+            self.quiet.1 = self.quiet.1.min(*at);
+        }
+        if let Some(at) = self.groups.next_idle() {
+            self.stir(at);
+        }
+        applied
+    }
+
+    fn apply_one(&mut self, op: &Op<'_>, now: u64) -> Applied {
         match op {
             Op::Reset(header) => {
                 *self = Queue::new(header.incarnation);
@@ -90,11 +109,14 @@ impl Queue {
 
     /// Takes the job out of its orders, changes it, and puts it back into those it then has.
     fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Facts)) -> Option<()> {
-        self.unlink(slot);
+        let job = self.jobs.get(slot)?;
+        let (size, outline) = (job.size(), *job);
+        self.unlink(slot, &outline);
         let mut facts = self.jobs.take(slot)?;
         change(&mut facts);
+        let outline = facts.outline(size);
         self.jobs.put_back(slot, &mut facts)?;
-        self.link(slot);
+        self.link(slot, &outline);
         Some(())
     }
 
@@ -118,9 +140,9 @@ impl Queue {
         }
     }
 
-    fn find(&self, id: JobId, fits: impl FnOnce(&Job<'_>) -> bool) -> Option<Slot> {
+    fn find(&self, id: JobId, fits: impl FnOnce(&Outline) -> bool) -> Option<Slot> {
         let slot = self.slot_of(id)?;
-        fits(&self.jobs.get(slot)?).then_some(slot)
+        fits(&*self.jobs.get(slot)?).then_some(slot)
     }
 }
 

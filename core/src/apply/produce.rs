@@ -3,7 +3,7 @@
 use super::{move_to, ttl_at, Applied};
 use crate::dedup::{window_end, Held, Key, Owner};
 use crate::id::JobId;
-use crate::job::{Facts, More, Slot, State};
+use crate::job::{Facts, More, Outline, Slot, State};
 use crate::op::{Contents, DedupKey, Due, Event, GroupState, SlotJob, Stored};
 use crate::pause::{Pause, Side};
 use crate::policy::{Opt, Setting};
@@ -14,10 +14,10 @@ use crate::schedule::{Name, NoJob, Plan};
 impl Queue {
     /// Stores a new job.
     fn add(&mut self, facts: Facts, payload: &[u8]) -> Option<Slot> {
-        let id = facts.id;
+        self.head.last_id = self.head.last_id.max(facts.id);
+        let outline = Outline { plain: facts.is_plain(), ..facts.outline(payload.len() as u64) };
         let slot = self.jobs.add(facts, payload)?;
-        self.head.last_id = self.head.last_id.max(id);
-        self.link(slot);
+        self.link(slot, &outline);
         Some(slot)
     }
 
@@ -66,10 +66,11 @@ impl Queue {
     }
 
     pub(super) fn replace(&mut self, id: JobId, priority: i8, due: Option<Due>, window_ms: u64, payload: &[u8], now: u64) -> Option<()> {
-        let slot = self.find(id, |job| job.state.waits() && job.more().first_delivered_at == 0)?;
-        self.unlink(slot);
+        let slot = self.find(id, |job| job.state.waits() && job.last_delivered_at == 0)?;
+        let outline = *self.jobs.get(slot)?;
+        self.unlink(slot, &outline);
         self.jobs.replace(slot, payload);
-        self.link(slot);
+        self.link(slot, &Outline { bytes: payload.len() as u64, ..outline });
         self.change(slot, |job| {
             job.priority = priority;
             move_to(job, due);

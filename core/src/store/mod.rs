@@ -9,11 +9,11 @@ mod sorted;
 pub(crate) use order::{ByTime, Entry, Key, Lease, Order};
 pub(crate) use sorted::Sorted;
 
-use std::borrow::Cow;
+use std::cell::Cell;
 
 use crate::id::JobId;
-use crate::job::{nothing_more, Facts, Job, Slot, State};
-use record::Record;
+use crate::job::{Facts, Job, Outline, Slot, State, Whence};
+pub(crate) use record::Record;
 use segment::{Segment, LABELS, PLAIN};
 use slab::Slab;
 
@@ -37,6 +37,8 @@ pub(crate) struct Jobs {
     first_plain: Option<u32>,
     /// What segments and records point at, in bytes.
     pointed_at: usize,
+    /// The place in its segment of the job that was found last: a hint.
+    found: Cell<usize>,
 }
 
 fn slot_of(segment: u32, label: u8) -> Slot {
@@ -59,6 +61,7 @@ impl Jobs {
             plain: 0,
             first_plain: None,
             pointed_at: 0,
+            found: Cell::new(0),
         }
     }
 
@@ -80,7 +83,9 @@ impl Jobs {
     /// Where a job is.
     pub(crate) fn find(&self, id: JobId) -> Option<Slot> {
         let (_, number) = self.by_id.floor(&id)?;
-        Some(slot_of(number, self.segments.get(number)?.find(id)?))
+        let (label, place) = self.segments.get(number)?.find(id, self.found.get())?;
+        self.found.set(place);
+        Some(slot_of(number, label))
     }
 
     #[inline]
@@ -99,12 +104,12 @@ impl Jobs {
         let (segment, label) = self.segment(slot)?;
         let (id, state, record) = segment.look(label)?;
         let payload = segment.payload(label)?;
+        let size = payload.len() as u64;
         if record == PLAIN {
-            return Some(Job { id, state, place: id.ms, priority: 0, payload, plain: true, more: Cow::Borrowed(nothing_more()) });
+            return Some(Job::new(Outline::plain(id, size), payload, Whence::Nowhere));
         }
         let record = self.records.get(record)?;
-        let (place, priority) = record.place(id);
-        Some(Job { id, state, place, priority, payload, plain: false, more: record.more(place) })
+        Some(Job::new(record.outline(id, state, size), payload, Whence::Record(record)))
     }
 
     /// Puts a job in whose id is above all before; None if that is not so, or there is no number
@@ -154,7 +159,7 @@ impl Jobs {
     }
 
     fn new_record(&mut self, facts: &mut Facts) -> Option<u32> {
-        let record = Record::pack(facts.id, facts.place, facts.priority, &mut facts.more);
+        let record = Record::pack(facts);
         self.pointed_at = self.pointed_at.saturating_add(record.bytes());
         self.records.insert(record, PLAIN)
     }
@@ -174,10 +179,8 @@ impl Jobs {
             return Some(Facts::plain(id));
         }
         let record = self.records.get_mut(number)?;
-        let (place, priority) = record.place(id);
         self.pointed_at = self.pointed_at.saturating_sub(record.bytes());
-        let more = std::mem::replace(record, Record::NOTHING).into_more(place);
-        Some(Facts { id, state, place, priority, more })
+        Some(record.take(id, state))
     }
 
     /// See [`Jobs::take`].
@@ -187,7 +190,7 @@ impl Jobs {
         let state = facts.state;
         let record = match self.records.get_mut(old) {
             Some(record) => {
-                *record = Record::pack(facts.id, facts.place, facts.priority, &mut facts.more);
+                record.put_back(facts);
                 self.pointed_at = self.pointed_at.saturating_add(record.bytes());
                 old
             }
@@ -242,9 +245,8 @@ impl Jobs {
         if self.len == 0 {
             self.let_go();
         }
-        let Some(record) = self.drop_record(record) else { return Some(Facts::plain(id)) };
-        let (place, priority) = record.place(id);
-        Some(Facts { id, state, place, priority, more: record.into_more(place) })
+        let Some(mut record) = self.drop_record(record) else { return Some(Facts::plain(id)) };
+        Some(record.take(id, state))
     }
 
     /// The last job is gone: what is kept is small.

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 
 use crate::id::JobId;
-use crate::job::{Known, More, Settled};
+use crate::job::{Facts, Known, More, Outline, Settled, State};
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -140,12 +140,16 @@ impl Delivered {
         Some(delivered)
     }
 
+    fn settled(&self) -> Settled {
+        if self.finished { Settled::Finished } else { Settled::No }
+    }
+
     fn more(&self, place: u64) -> More {
         let token = unpack(self.token);
         let at = from_near(self.delivered, token_ms(token), DELIVERED_BIAS);
         More {
             token,
-            settled: if self.finished { Settled::Finished } else { Settled::No },
+            settled: self.settled(),
             consumer: Some(u32::from_le_bytes(self.consumer)),
             lease_ms: unpack(self.lease_ms),
             until: unpack(self.until),
@@ -160,13 +164,9 @@ impl Delivered {
 }
 
 impl Record {
-    /// Stands in for a record that was taken out.
-    pub(crate) const NOTHING: Record = Record::Waiting(Waiting {
-        place: [0; 5], group: [0; 4], lease_ms: [0; 5], ttl_ms: [0; 5], ttl_at: [0; 6], max_deliveries: [0; 4], priority: 0, with: 0,
-    });
-
-    /// The shortest form that has all of it. Takes out of `more` what is not short.
-    pub(crate) fn pack(id: JobId, place: u64, priority: i8, more: &mut More) -> Record {
+    /// The shortest form that has all of it. Takes out what is not short.
+    pub(crate) fn pack(facts: &mut Facts) -> Record {
+        let Facts { id, place, priority, ref mut more, .. } = *facts;
         let short = match more.known() {
             Known { delivery: false, rare: false, .. } => Waiting::pack(id, place, priority, more).map(Record::Waiting),
             Known { options: false, rare: false, .. } => Delivered::pack(id, place, priority, more).map(Record::Delivered),
@@ -175,12 +175,36 @@ impl Record {
         short.unwrap_or_else(|| Record::Full(Box::new(Full { place, priority, more: std::mem::take(more) })))
     }
 
-    /// The place and the priority.
-    pub(crate) fn place(&self, id: JobId) -> (u64, i8) {
+    fn place(&self, id: JobId) -> (u64, i8) {
         match self {
             Record::Waiting(waiting) => (from_near(waiting.place, id.ms, PLACE_BIAS), waiting.priority),
             Record::Delivered(delivered) => (from_near(delivered.place, id.ms, PLACE_BIAS), delivered.priority),
             Record::Full(full) => (full.place, full.priority),
+        }
+    }
+
+    /// The outline of its job.
+    pub(crate) fn outline(&self, id: JobId, state: State, bytes: u64) -> Outline {
+        let (place, priority) = self.place(id);
+        let job = Outline { state, plain: false, place, priority, ..Outline::plain(id, bytes) };
+        match self {
+            Record::Waiting(waiting) => Outline {
+                group: (waiting.with & WITH_GROUP > 0).then_some(u32::from_le_bytes(waiting.group)),
+                own_lease_ms: unpack(waiting.lease_ms),
+                ttl_at: unpack(waiting.ttl_at),
+                ..job
+            },
+            Record::Delivered(delivered) => Outline {
+                token: unpack(delivered.token),
+                settled: delivered.settled(),
+                consumer: Some(u32::from_le_bytes(delivered.consumer)),
+                lease_ms: unpack(delivered.lease_ms),
+                until: unpack(delivered.until),
+                last_delivered_at: self.last_delivered_at(),
+                deliveries: 1,
+                ..job
+            },
+            Record::Full(full) => full.more.outline(job),
         }
     }
 
@@ -202,12 +226,25 @@ impl Record {
         }
     }
 
-    /// Takes the rest out, to be packed anew.
-    pub(crate) fn into_more(self, place: u64) -> More {
-        match self {
+    /// Takes everything out, to be packed anew.
+    pub(crate) fn take(&mut self, id: JobId, state: State) -> Facts {
+        let (place, priority) = self.place(id);
+        let more = match self {
             Record::Waiting(waiting) => waiting.more(),
             Record::Delivered(delivered) => delivered.more(place),
-            Record::Full(full) => full.more,
+            Record::Full(full) => std::mem::take(&mut full.more),
+        };
+        Facts { id, state, place, priority, more }
+    }
+
+    /// Packs what [`Record::take`] took out.
+    pub(crate) fn put_back(&mut self, facts: &mut Facts) {
+        match self {
+            // It has not become less.
+            Record::Full(full) if facts.more.known().rare => {
+                (full.place, full.priority, full.more) = (facts.place, facts.priority, std::mem::take(&mut facts.more));
+            }
+            _ => *self = Record::pack(facts),
         }
     }
 
@@ -245,11 +282,16 @@ mod tests {
 
     #[track_caller]
     fn same(place: u64, priority: i8, more: &More) -> Record {
-        let record = Record::pack(ID, place, priority, &mut more.clone());
-        assert_eq!(record.place(ID), (place, priority));
+        let facts = Facts { id: ID, state: State::Leased, place, priority, more: more.clone() };
+        let mut record = Record::pack(&mut facts.clone());
         assert_eq!(*record.more(place), *more);
         assert_eq!(record.last_delivered_at(), more.last_delivered_at);
-        assert_eq!(record.clone().into_more(place), *more);
+        let outline = record.outline(ID, State::Leased, 7);
+        assert_eq!(format!("{outline:?}"), format!("{:?}", facts.outline(7)));
+        let mut taken = record.take(ID, State::Leased);
+        assert_eq!(taken, facts);
+        record.put_back(&mut taken);
+        assert_eq!(record.clone().take(ID, State::Leased), facts);
         record
     }
 

@@ -167,17 +167,18 @@ impl Segment {
         self.heads.get(self.place(label)?).copied().filter(|head| !head.is_gone())
     }
 
-    /// The label of a job.
-    pub(super) fn find(&self, id: JobId) -> Option<u8> {
+    /// The label of a job. It is looked for first at the place of the one that was found last, and
+    /// after it: jobs are asked for several times in a row, and in the order of their ids.
+    pub(super) fn find(&self, id: JobId, last: usize) -> Option<(u8, usize)> {
         let (ms, high, seq) = self.offset(id)?;
         let key = |head: &Head| (head.ms_high, head.ms, head.seq);
-        // Where nothing is missing, the place can be told from the id.
-        let guess = self.heads.get(usize::from(seq)).filter(|head| key(head) == (high, ms, seq));
-        let head = match guess {
-            Some(head) => head,
-            None => self.heads.get(self.heads.binary_search_by_key(&(high, ms, seq), key).ok()?)?,
+        let wanted = (high, ms, seq);
+        let near = self.heads.get(last..).unwrap_or(&[]).iter().take(2).position(|head| key(head) == wanted);
+        let place = match near {
+            Some(near) => last.saturating_add(near),
+            None => self.heads.binary_search_by_key(&wanted, key).ok()?,
         };
-        Some(*head).filter(|head| !head.is_gone()).map(Head::label)
+        self.heads.get(place).filter(|head| !head.is_gone()).map(|head| (head.label(), place))
     }
 
     pub(super) fn id(&self, label: u8) -> Option<JobId> {
