@@ -3,7 +3,7 @@
 use crate::apply::Applied;
 use crate::codec;
 use crate::id::JobId;
-use crate::job::State;
+use crate::job::{Slot, State};
 use crate::op::{Event, Op};
 use crate::policy::Policy;
 use crate::queue::Queue;
@@ -102,6 +102,8 @@ pub struct Effects {
     batch: Writer,
     events: Vec<Event>,
     granted: Vec<(JobId, u64)>,
+    /// Where these jobs are.
+    granted_slots: Vec<Slot>,
     ended: Vec<(JobId, End)>,
     watch_ends: bool,
     stale: u64,
@@ -119,7 +121,7 @@ impl Effects {
     pub fn clear(&mut self) {
         self.batch.clear();
         self.events.clear();
-        self.granted.clear();
+        self.begin_granting();
         self.ended.clear();
         self.watch_ends = false;
         self.stale = 0;
@@ -142,8 +144,20 @@ impl Effects {
         &self.granted
     }
 
-    pub(crate) fn granted_mut(&mut self) -> &mut Vec<(JobId, u64)> {
-        &mut self.granted
+    /// Forgets the leases of an earlier request.
+    pub(crate) fn begin_granting(&mut self) {
+        self.granted.clear();
+        self.granted_slots.clear();
+    }
+
+    pub(crate) fn grant(&mut self, id: JobId, token: u64, slot: Slot) {
+        self.granted.push((id, token));
+        self.granted_slots.push(slot);
+    }
+
+    /// The same leases, with the places of their jobs, as long as nobody moves them.
+    pub(crate) fn granted_jobs(&self) -> impl ExactSizeIterator<Item = (JobId, u64, Slot)> + '_ {
+        self.granted.iter().zip(&self.granted_slots).map(|((id, token), slot)| (*id, *token, *slot))
     }
 
     /// The jobs that ended, and how, if [`Effects::watch_ends`] asked for them.

@@ -99,6 +99,10 @@ impl Queue {
                 way.count(&mut self.retrying, u64::from(job.deliveries > 0));
             }
             State::Leased => {
+                if into {
+                    // If the clock stepped back before this, the deadline would be too far ahead.
+                    self.quiet.0 = self.quiet.0.max(job.until.saturating_sub(self.head.longest_lease_ms));
+                }
                 way.order(&mut self.leased, (job.until, id), slot, jobs);
                 if let Some(group) = job.group {
                     self.groups.count_leased(group, into);

@@ -108,15 +108,13 @@ impl Queue {
     }
 
     /// Takes the job out of its orders, changes it, and puts it back into those it then has.
-    fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Facts)) -> Option<()> {
-        let job = self.jobs.get(slot)?;
-        let (size, outline) = (job.size(), *job);
-        self.unlink(slot, &outline);
-        let mut facts = self.jobs.take(slot)?;
+    fn change(&mut self, job: &Found, change: impl FnOnce(&mut Facts)) -> Option<()> {
+        self.unlink(job.slot, &job.outline);
+        let mut facts = self.jobs.take(job.slot)?;
         change(&mut facts);
-        let outline = facts.outline(size);
-        self.jobs.put_back(slot, &mut facts)?;
-        self.link(slot, &outline);
+        let outline = facts.outline(job.size);
+        self.jobs.put_back(job.slot, &mut facts)?;
+        self.link(job.slot, &outline);
         Some(())
     }
 
@@ -140,10 +138,22 @@ impl Queue {
         }
     }
 
-    fn find(&self, id: JobId, fits: impl FnOnce(&Outline) -> bool) -> Option<Slot> {
-        let slot = self.slot_of(id)?;
-        fits(&*self.jobs.get(slot)?).then_some(slot)
+    fn find(&self, id: JobId, fits: impl FnOnce(&Outline) -> bool) -> Option<Found> {
+        self.found(self.slot_of(id)?).filter(|found| fits(&found.outline))
     }
+
+    fn found(&self, slot: Slot) -> Option<Found> {
+        let job = self.jobs.get(slot)?;
+        Some(Found { slot, outline: *job, size: job.size() })
+    }
+}
+
+/// A job that an op is about.
+struct Found {
+    slot: Slot,
+    outline: Outline,
+    /// Of its payload.
+    size: u64,
 }
 
 /// Gives a waiting job a new time.

@@ -66,12 +66,14 @@ impl Queue {
     }
 
     pub(super) fn replace(&mut self, id: JobId, priority: i8, due: Option<Due>, window_ms: u64, payload: &[u8], now: u64) -> Option<()> {
-        let slot = self.find(id, |job| job.state.waits() && job.last_delivered_at == 0)?;
-        let outline = *self.jobs.get(slot)?;
-        self.unlink(slot, &outline);
+        let mut found = self.find(id, |job| job.state.waits() && job.last_delivered_at == 0)?;
+        let slot = found.slot;
+        self.unlink(slot, &found.outline);
         self.jobs.replace(slot, payload);
-        self.link(slot, &Outline { bytes: payload.len() as u64, ..outline });
-        self.change(slot, |job| {
+        found.size = payload.len() as u64;
+        found.outline.bytes = found.size;
+        self.link(slot, &found.outline);
+        self.change(&found, |job| {
             job.priority = priority;
             move_to(job, due);
         })?;
@@ -144,8 +146,8 @@ impl Queue {
             payload: &plan.payload,
         };
         self.push(id, &contents, now)?;
-        let at = self.slot_of(id)?;
-        self.change(at, |job| {
+        let found = self.find(id, |_| true)?;
+        self.change(&found, |job| {
             job.place = slot;
             let more = &mut job.more;
             more.schedule = Some(name.clone());

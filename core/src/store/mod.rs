@@ -222,19 +222,15 @@ impl Jobs {
         Some(())
     }
 
-    /// Takes a job out for good.
-    pub(crate) fn remove(&mut self, slot: Slot) -> Option<Facts> {
+    /// Takes a job out for good; its record, if it has one.
+    pub(crate) fn remove(&mut self, slot: Slot) -> Option<Option<Record>> {
         let (number, label) = split(slot);
         let segment = self.segments.get_mut(number)?;
-        let (id, state, record) = segment.look(label)?;
         let before = segment.bytes();
-        segment.remove(label);
+        let (id, record) = segment.remove(label)?;
         let (after, empty) = (segment.bytes(), segment.live() == 0);
         self.pointed_at = self.pointed_at.saturating_sub(before).saturating_add(after);
         self.len = self.len.saturating_sub(1);
-        if record == PLAIN {
-            self.plain_left(number, id);
-        }
         if empty && self.tail != Some(number) {
             if let Some((low, _)) = self.by_id.floor(&id) {
                 self.by_id.remove(&low);
@@ -242,11 +238,13 @@ impl Jobs {
             self.segments.remove(number);
             self.pointed_at = self.pointed_at.saturating_sub(after);
         }
+        if record == PLAIN {
+            self.plain_left(number, id);
+        }
         if self.len == 0 {
             self.let_go();
         }
-        let Some(mut record) = self.drop_record(record) else { return Some(Facts::plain(id)) };
-        Some(record.take(id, state))
+        Some(self.drop_record(record))
     }
 
     /// The last job is gone: what is kept is small.

@@ -150,6 +150,10 @@ impl<E: Entry> Order<E> {
         };
         if chunk.entries.len() < CHUNK {
             chunk.low = if chunk.entries.is_empty() { key } else { chunk.low.min(key) };
+            if chunk.entries.len() == chunk.entries.capacity() {
+                // 4, 16, 64, a chunk.
+                chunk.entries.reserve_exact(chunk.entries.len().saturating_mul(3).clamp(4, CHUNK.saturating_sub(chunk.entries.len())));
+            }
             chunk.entries.insert(place, entry);
             return;
         }

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use crate::dedup::Key;
 use crate::id::JobId;
 use crate::job::{Facts, Known, More, Outline, Settled, State};
 
@@ -245,6 +246,14 @@ impl Record {
                 (full.place, full.priority, full.more) = (facts.place, facts.priority, std::mem::take(&mut facts.more));
             }
             _ => *self = Record::pack(facts),
+        }
+    }
+
+    /// The dedup key that its job was pushed with.
+    pub(crate) fn dedup(&self) -> Option<&Key> {
+        match self {
+            Record::Full(full) => full.more.dedup.as_ref(),
+            _ => None,
         }
     }
 

@@ -114,7 +114,7 @@ impl Segment {
         let label = self.next_label;
         let mut head = Head { record, ms, ms_high, label, seq, start: ((start as u16) << 3) | state as u16 };
         if inline {
-            let room = if large { ARENA } else { self.arena.capacity().saturating_mul(2).clamp(payload.len(), ARENA) };
+            let room = if large { ARENA } else { self.arena.capacity().saturating_mul(4).min(ARENA) };
             if self.arena.capacity() < start.saturating_add(payload.len()) {
                 self.arena.reserve_exact(room.max(start.saturating_add(payload.len())).saturating_sub(start));
             }
@@ -124,7 +124,7 @@ impl Segment {
             self.put_own(label, payload);
         }
         if self.heads.len() == self.heads.capacity() {
-            self.heads.reserve_exact(self.heads.len().clamp(4, LABELS as usize / 4));
+            self.heads.reserve_exact(self.heads.len().saturating_mul(3).clamp(4, LABELS as usize / 4));
         }
         if record == PLAIN && self.plain == 0 {
             self.first_plain = self.heads.len() as u8;
@@ -249,13 +249,14 @@ impl Segment {
         }
     }
 
-    /// Removes a job.
-    pub(super) fn remove(&mut self, label: u8) -> bool {
-        let Some(place) = self.place(label) else { return false };
+    /// Removes a job; its id and record.
+    pub(super) fn remove(&mut self, label: u8) -> Option<(JobId, u32)> {
+        let place = self.place(label)?;
         let next = place.checked_add(1).and_then(|next| self.heads.get(next)).map_or(self.arena.len(), |next| next.start());
-        let Some(head) = self.heads.get_mut(place).filter(|head| !head.is_gone()) else { return false };
+        let head = self.heads.get_mut(place).filter(|head| !head.is_gone())?;
         head.start |= GONE;
         let gone = *head;
+        let id = self.id_of(gone);
         if gone.label & ON_ITS_OWN > 0 {
             self.drop_own(label);
         } else {
@@ -279,7 +280,7 @@ impl Segment {
         } else {
             self.compact_if_half_dead();
         }
-        true
+        Some((id, gone.record))
     }
 
     fn compact_if_half_dead(&mut self) {

@@ -63,8 +63,8 @@ impl<T> Slab<T> {
             Some(free) => *free = Some(item),
             None => {
                 if page.items.len() == page.items.capacity() {
-                    // Doubling, but exactly up to a page.
-                    page.items.reserve_exact(page.items.len().clamp(1, PAGE / 2));
+                    // 1, 4, 16, a page.
+                    page.items.reserve_exact(page.items.len().saturating_mul(3).max(1));
                 }
                 page.items.push(Some(item));
             }
