@@ -25,6 +25,7 @@ mod memory;
 mod mlease;
 mod odd_arguments;
 mod order;
+mod paused_paths;
 mod pauses;
 mod persistence;
 mod policy;
