@@ -39,6 +39,7 @@ mod replication;
 mod retention;
 mod schedules;
 mod settling;
+mod sizes;
 mod slots;
 mod timer;
 mod tokens;

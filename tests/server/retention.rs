@@ -261,20 +261,6 @@ fn limits_and_dedup() {
 }
 
 #[test]
-fn the_longest_payload_can_be_set() {
-    let s = Scene::with(&["rq.max-payload 100"]);
-    s.push(format!("q {}", "x".repeat(100)));
-    let long = "x".repeat(101);
-    s.refused(format!("RQ.PUSH q {long}"), "TOOBIG the payload is 101 bytes long, at most 100 fit: store it elsewhere");
-    s.refused(format!("RQ.MPUSH q 2 x {long}"), "TOOBIG ");
-    s.refused(format!("RQ.SCHEDULE q s EVERY 1000 PAYLOAD {long}"), "TOOBIG ");
-    s.refused(format!("RQ.PUSH new {long}"), "TOOBIG ");
-    s.run("CONFIG SET rq.max-payload 101");
-    s.push(format!("q {long}"));
-    s.verify();
-}
-
-#[test]
 fn the_options_and_their_refusals() {
     let s = Scene::new();
     s.run("RQ.CREATE q");
