@@ -26,10 +26,9 @@ matrix: ## the tests on real servers, on all seven
 lab: build ## lists, streams and RQ when things go wrong, side by side; LAB="b e redis-7.0"
 	@scripts/lab $(LAB)
 
-bench: ## figures beside lists and streams, measured in one run
+bench: ## figures beside lists, streams and BullMQ, on three servers or RQ_SERVER
 	@$(CARGO) build --release --locked
-	@for server in $${RQ_SERVER:-redis-7.0 redis-8.6 valkey-9.1}; do \
-		RQ_SERVER=$$server cargo bench --locked --quiet --bench main || exit; done
+	@cargo bench --locked --quiet --bench main
 
 lint: ## clippy, warnings being errors
 	@$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings
