@@ -8,14 +8,18 @@
 
 mod bullmq;
 mod contenders;
+mod depth;
+mod files;
 #[path = "../tests/server/harness/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the tests use more of it")]
 mod harness;
 mod latency;
 mod memory;
 mod meter;
+mod plot;
 mod report;
 mod rounds;
+mod stall;
 mod throughput;
 
 use std::path::{Path, PathBuf};
@@ -45,15 +49,26 @@ fn main() {
     if args.iter().any(|arg| arg == "--test" || arg == "--list") {
         return;
     }
+    if args.get(1).is_some_and(|arg| arg == "plot") {
+        return plot_again();
+    }
+    if args.get(1).is_some_and(|arg| arg == "depth") {
+        let (name, version) = server_name();
+        println!("== {name} {version}");
+        let mut whole = depth::measure();
+        whole["server"] = serde_json::json!({ "name": name, "version": version });
+        whole["machine"] = report::machine();
+        return write("depth.json", &serde_json::to_string_pretty(&whole).expect("JSON"));
+    }
     match std::env::var("RQ_SERVER").ok().filter(|name| !name.is_empty()) {
         Some(name) => {
             let report = bench(&name);
             match std::env::var_os("RQ_BENCH_PART") {
                 Some(path) => std::fs::write(path, serde_json::to_string(&report).expect("JSON")).expect("write the part"),
-                None => finish(vec![report]),
+                None => finish(&[report]),
             }
         }
-        None => finish(SERVERS.iter().filter_map(|name| bench_apart(name)).collect()),
+        None => finish(&SERVERS.iter().filter_map(|name| bench_apart(name)).collect::<Vec<_>>()),
     }
 }
 
@@ -72,9 +87,8 @@ fn bench_apart(name: &str) -> Option<Report> {
 }
 
 fn bench(name: &str) -> Report {
+    let (_, version) = server_name();
     let server = Server::with(&PLAIN);
-    let info = server.server_info("server");
-    let version = info.get("valkey_version").unwrap_or(&info["redis_version"]).text().to_owned();
     let mut kinds = vec![Kind::List, Kind::Stream];
     if server.run("COMMAND INFO XACKDEL").array().iter().any(|command| !command.is_null()) {
         kinds.push(Kind::StreamAckDel);
@@ -105,11 +119,40 @@ fn bench(name: &str) -> Report {
     report
 }
 
-fn finish(reports: Vec<Report>) {
-    let out = std::env::var_os("RQ_BENCH_OUT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench"), PathBuf::from);
-    std::fs::create_dir_all(&out).expect("the folder for the results");
+/// "redis" or "valkey", and the version.
+fn server_name() -> (&'static str, String) {
+    let info = Server::with(&PLAIN).server_info("server");
+    match info.get("valkey_version") {
+        Some(version) => ("valkey", version.text().to_owned()),
+        None => ("redis", info["redis_version"].text().to_owned()),
+    }
+}
+
+fn out() -> PathBuf {
+    std::env::var_os("RQ_BENCH_OUT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench"), PathBuf::from)
+}
+
+fn write(name: &str, text: &str) {
+    std::fs::create_dir_all(out()).expect("the folder for the results");
+    let path = out().join(name);
+    std::fs::write(&path, text).expect("write the results");
+    println!("\n{}", path.display());
+}
+
+fn finish(reports: &[Report]) {
     let whole = serde_json::json!({ "scale": scaled(1_000_000) as f64 / 1e6, "machine": report::machine(), "servers": reports });
-    let json = out.join("bench.json");
-    std::fs::write(&json, serde_json::to_string_pretty(&whole).expect("JSON")).expect("write bench.json");
-    println!("\n{}", json.display());
+    write("bench.json", &serde_json::to_string_pretty(&whole).expect("JSON"));
+    plot_again();
+}
+
+/// bench.svg from bench.json: `cargo bench --bench main -- plot`.
+fn plot_again() {
+    let text = std::fs::read_to_string(out().join("bench.json")).expect("bench.json of an earlier run");
+    let whole: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let reports: Vec<Report> = serde_json::from_value(whole["servers"].clone()).expect("reports");
+    let mut note = format!("{}, {} cores", whole["machine"]["cpu"].as_str().unwrap_or("unknown processor"), whole["machine"]["cores"]);
+    if whole["scale"] != 1.0 {
+        note = format!("a short trial (scale {}); {note}", whole["scale"]);
+    }
+    write("bench.svg", &plot::svg(&reports, &note));
 }
