@@ -1,4 +1,5 @@
-//! Payloads of every size, what one reply may hold, and what a job costs. Case B62.
+//! Payloads of every size, what one reply may hold, what a job costs, and that nothing is left of
+//! it. Cases B32 and B62.
 
 use crate::harness::{jobs, Client, Reply, Scene, Server};
 
@@ -166,4 +167,29 @@ fn b62_bytes_per_job() {
     let left = s.run("MEMORY USAGE q").int() - empty;
     assert!(left < 1_000, "{left} bytes are left of jobs that are gone");
     s.verify();
+}
+
+/// ACK frees the job, its lease and its worker's name, however many workers come once.
+#[test]
+fn b32_finished_jobs_leave_nothing_of_themselves_or_their_workers() {
+    let server = Server::start();
+    server.run("RQ.CREATE q LEASE 7200000");
+    let payloads = vec!["x".repeat(100); 1_000].join(" ");
+    let empty = server.run("MEMORY USAGE q").int();
+    let mut after_two = 0;
+    for round in 0..20 {
+        server.run(format!("RQ.MPUSH q 1000 {payloads}"));
+        (0..1_000).for_each(|n| server.send_line(format!("RQ.LEASE q host-{round}-{n}")));
+        let leased: Vec<String> = (0..1_000).map(|_| jobs(&server.reply())[0].to_string()).collect();
+        assert_eq!(server.run("RQ.CONSUMERS q").array().len(), 1_000);
+        assert_eq!(server.codes(format!("RQ.ACK q {}", leased.join(" "))), [1; 1_000]);
+        assert!(server.run("RQ.CONSUMERS q").array().is_empty());
+        let left = server.run("MEMORY USAGE q").int() - empty;
+        assert!(left < 1_000, "{left} bytes are left after round {round}");
+        if round == 1 {
+            after_two = used(&server);
+        }
+    }
+    let now = used(&server);
+    assert!(now < after_two + after_two / 10, "{after_two} bytes after two rounds, {now} after twenty");
 }
