@@ -18,18 +18,18 @@ pub fn install() -> Result<String, String> {
     let package = read_json(&sources().join("package.json"));
     let version = package["dependencies"]["bullmq"].as_str().unwrap_or_default().to_owned();
     let folder = folder(&version);
-    if !folder.join("node_modules/bullmq").exists() {
+    let there = || run(Command::new("node").arg("-e").arg("require('bullmq')").env("NODE_PATH", folder.join("node_modules")));
+    if there().is_err() {
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         for name in ["package.json", "package-lock.json"] {
             std::fs::copy(sources().join(name), folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
         }
         // Nothing is built and no script is run: what is optional makes no difference here.
         let mut npm = Command::new("npm");
-        npm.args(["ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund"]).current_dir(&folder);
+        npm.args(["ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--fetch-retries=1"]).current_dir(&folder);
         run(&mut npm)?;
     }
-    run(Command::new("node").arg("-e").arg("require('bullmq')").env("NODE_PATH", folder.join("node_modules")))?;
-    Ok(version)
+    there().map(|()| version)
 }
 
 fn run(command: &mut Command) -> Result<(), String> {

@@ -45,8 +45,8 @@ pub fn scaled(n: usize) -> usize {
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    // `cargo test --benches` and the like pass their own arguments.
-    if args.iter().any(|arg| arg == "--test" || arg == "--list") {
+    // `cargo test --all-targets` starts it too, without.
+    if args.iter().all(|arg| arg != "--bench") {
         return;
     }
     if args.get(1).is_some_and(|arg| arg == "plot") {
@@ -76,7 +76,7 @@ fn main() {
 fn bench_apart(name: &str) -> Option<Report> {
     let part = tempfile::NamedTempFile::new().expect("a temporary file");
     let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
-    command.env("RQ_SERVER", name).env("RQ_BENCH_PART", part.path());
+    command.arg("--bench").env("RQ_SERVER", name).env("RQ_BENCH_PART", part.path());
     let done = command.status().expect("start this program again").success();
     let text = std::fs::read_to_string(part.path()).unwrap_or_default();
     let report = serde_json::from_str(&text).ok().filter(|_| done);
