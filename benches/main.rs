@@ -3,7 +3,8 @@
 //! and noisy, so contenders take turns and ratios say more than figures. Nothing is asserted of time.
 //!
 //! RQ_SERVER chooses one server (a name of `scripts/servers list`, or a path), RQ_BENCH_SCALE the
-//! size of it all (1; 0.05 for a quick look), RQ_BENCH_OUT the folder for bench.json and bench.svg.
+//! size of it all (1; 0.05 for a quick look), RQ_BENCH_ONLY one part (costs, memory, latency or
+//! throughput), RQ_BENCH_OUT the folder for bench.json, bench.svg and depth.json.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod bullmq;
@@ -98,24 +99,31 @@ fn bench(name: &str) -> Report {
     let bullmq = bullmq::install();
     let mut report = Report::new(name, version, bullmq.clone());
     println!("\n== {name} ({}), BullMQ: {}", report.version, report.bullmq.as_ref().unwrap_or_else(|why| why));
-    let mut began = Instant::now();
-    let mut took = |what: &str| {
-        println!("({what}: {:.0} s)", began.elapsed().as_secs_f64());
-        began = Instant::now();
+    let bullmq = bullmq.is_ok();
+    let part = |name: &str, measure: &mut dyn FnMut()| {
+        let began = Instant::now();
+        if std::env::var("RQ_BENCH_ONLY").map_or(true, |only| only.is_empty() || only == name) {
+            measure();
+            println!("({name}: {:.0} s)", began.elapsed().as_secs_f64());
+        }
     };
-    report.costs = rounds::measure(&kinds, bullmq.is_ok());
-    report.print_costs();
-    took("costs");
-    report.memory = memory::measure(bullmq.is_ok());
-    report.print_memory();
-    took("memory");
-    report.latency = latency::measure(bullmq.is_ok());
-    report.crowds = latency::crowds();
-    report.print_latency();
-    took("latency");
-    report.throughput = throughput::measure(&kinds, bullmq.is_ok());
-    report.print_throughput();
-    took("throughput");
+    part("costs", &mut || {
+        report.costs = rounds::measure(&kinds, bullmq);
+        report.print_costs();
+    });
+    part("memory", &mut || {
+        report.memory = memory::measure(bullmq);
+        report.print_memory();
+    });
+    part("latency", &mut || {
+        report.latency = latency::measure(bullmq);
+        report.crowds = latency::crowds();
+        report.print_latency();
+    });
+    part("throughput", &mut || {
+        report.throughput = throughput::measure(&kinds, bullmq);
+        report.print_throughput();
+    });
     report
 }
 
