@@ -86,6 +86,11 @@ impl Group {
     pub(crate) fn ready(&self) -> u64 {
         self.ready.values().fold(0, |sum, member| sum.saturating_add(member.jobs.len() as u64))
     }
+
+    /// The place of the oldest of them, Unix ms; likewise.
+    pub(crate) fn oldest_ready(&self) -> Option<u64> {
+        self.ready.values().filter_map(|member| member.jobs.first()).map(|((place, _), _)| place).min()
+    }
 }
 
 /// Why a group is not served now.

@@ -6,7 +6,7 @@ use crate::dedup::Dedup;
 use crate::groups::Groups;
 use crate::id::JobId;
 use crate::job::{Job, Links, NameId, Reason, Slot, State};
-use crate::names::Names;
+use crate::names::{Name, Names};
 use crate::pause::{Pause, Side};
 use crate::policy::Policy;
 use crate::rate::Grants;
@@ -461,14 +461,16 @@ impl Queue {
         }
     }
 
+    /// The jobs that a consumer has leased, in no order.
+    pub(crate) fn leased_by(&self, name: &Name) -> impl Iterator<Item = &Job> {
+        let job = |slot: Option<Slot>| self.jobs.get(slot?);
+        std::iter::successors(job(name.leased), move |before| job(before.more().links.after))
+    }
+
     /// The jobs that a consumer has leased, oldest deadline first.
     pub(crate) fn leases_of(&self, consumer: &[u8]) -> Vec<JobId> {
-        let mut leases = Vec::new();
-        let mut next = self.names.find(consumer).and_then(|name| name.leased);
-        while let Some(job) = next.and_then(|slot| self.jobs.get(slot)) {
-            leases.push((job.more().until, job.id));
-            next = job.more().links.after;
-        }
+        let name = self.names.find(consumer);
+        let mut leases: Vec<_> = name.into_iter().flat_map(|name| self.leased_by(name)).map(|job| (job.more().until, job.id)).collect();
         leases.sort_unstable();
         leases.into_iter().map(|(_, id)| id).collect()
     }

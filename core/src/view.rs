@@ -7,7 +7,8 @@ use crate::effects::Turn;
 use crate::error::{quote, Error};
 use crate::id::{decimal, IdText, JobId};
 use crate::job::{Job, Reason, Slot, State};
-use crate::limits::PEEK_BYTES;
+use crate::limits::{PAGE_LEASES, PEEK_BYTES};
+use crate::names::Name;
 use crate::pause::Pause;
 use crate::policy::Policy;
 use crate::queue::{ready_key, Held, Queue};
@@ -303,13 +304,13 @@ fn held_name(queue: &Queue, now: u64) -> &'static str {
     }
 }
 
-/// Groups by name: `[name, ready, leased, retrying, jobs, paused-until]`, the last null if it is
-/// not paused and 0 if it has no end.
+/// Groups by name: `[name, ready, leased, retrying, jobs, paused-until, oldest-ready-ms]`; a pause
+/// is null if there is none and 0 if it has no end, the age null if nothing is ready.
 pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn<'_>, out: &mut dyn Sink) {
     let page: Vec<_> = queue.groups.after(after).map(|(_, group)| group).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
     out.array(page.len());
     for group in page {
-        out.array(6);
+        out.array(7);
         out.bulk(&group.name);
         out.uint(group.ready());
         out.uint(group.leased);
@@ -319,6 +320,15 @@ pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Tur
             Some(pause) => out.uint(pause.until.unwrap_or(0)),
             None => out.null(),
         }
+        age(out, group.oldest_ready(), turn);
+    }
+}
+
+/// How long ago that was, in ms; null: never.
+fn age(out: &mut dyn Sink, since: Option<u64>, turn: &Turn<'_>) {
+    match since {
+        Some(since) => out.uint(turn.now.saturating_sub(since)),
+        None => out.null(),
     }
 }
 
@@ -365,15 +375,23 @@ pub(crate) fn schedules(queue: &Queue, out: &mut dyn Sink) {
     }
 }
 
-/// Consumers that a job remembers, by name: `[name, leased, jobs]`.
-pub(crate) fn consumers(queue: &Queue, after: Option<&[u8]>, count: u64, out: &mut dyn Sink) {
-    let page: Vec<_> = queue.names.after(after).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
+/// Consumers that a job remembers, by name: `[name, leased, jobs, oldest-lease-ms]`, the age null
+/// if it has leased nothing. It looks at all that each has leased, so a page may end early.
+pub(crate) fn consumers(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn<'_>, out: &mut dyn Sink) {
+    let mut names = queue.names.after(after);
+    let (mut page, mut looked_at): (Vec<&Name>, u64) = (Vec::new(), 0);
+    while (page.len() as u64) < count && looked_at < PAGE_LEASES {
+        let Some(name) = names.next() else { break };
+        looked_at = looked_at.saturating_add(name.leases);
+        page.push(name);
+    }
     out.array(page.len());
     for name in page {
-        out.array(3);
+        out.array(4);
         out.bulk(&name.text);
         out.uint(name.leases);
         out.uint(name.jobs);
+        age(out, queue.leased_by(name).map(|job| job.more().last_delivered_at).min(), turn);
     }
 }
 

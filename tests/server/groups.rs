@@ -281,6 +281,8 @@ fn rq_groups_shows_them_page_by_page() {
     assert_eq!(row(0), [3, 1, 0, 4], "ready, leased, retrying, jobs");
     assert_eq!(row(1), [0, 0, 1, 1]);
     assert_eq!(row(2), [1, 0, 0, 1]);
+    let age = |n: usize| &rows.array()[n].array()[6];
+    assert!((0..600_000).contains(&age(0).int()) && age(1).is_null(), "of the oldest that is ready");
     let paused = |n: usize| &rows.array()[n].array()[5];
     assert!(paused(4).is_null());
     assert_eq!(*paused(5), 0);
