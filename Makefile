@@ -3,7 +3,7 @@
 # RQ_SERVER: the server for `run`, a name of `scripts/servers list` or a path. RQ_CACHE: where
 # fetched servers are kept (by default ~/.cache/rq).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lab matrix bench lint clean
+.PHONY: help build run test lab matrix bench depth lint clean
 
 # bindgen needs a libclang.
 CARGO = eval "$$(scripts/libclang)" && cargo
@@ -26,10 +26,13 @@ matrix: ## the tests on real servers, on all seven
 lab: build ## lists, streams and RQ when things go wrong, side by side; LAB="b e redis-7.0"
 	@scripts/lab $(LAB)
 
-bench: ## figures beside lists and streams, measured in one run
+bench: ## figures beside lists, streams and BullMQ, on three servers or RQ_SERVER
 	@$(CARGO) build --release --locked
-	@for server in $${RQ_SERVER:-redis-7.0 redis-8.6 valkey-9.1}; do \
-		RQ_SERVER=$$server cargo bench --locked --quiet --bench main || exit; done
+	@cargo bench --locked --quiet --bench main
+
+depth: ## each verb, expiry, removal, files and forks with RQ_DEPTH_JOBS (5,000,000) jobs
+	@$(CARGO) build --release --locked
+	@cargo bench --locked --quiet --bench main -- depth
 
 lint: ## clippy, warnings being errors
 	@$(CARGO) clippy --release --workspace --all-targets --locked -- -D warnings

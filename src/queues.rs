@@ -21,6 +21,9 @@ pub fn list(node: &Node, ctx: &Ctx, argv: &Argv<'_>) {
             .filter(|count: &usize| (1..=MAX_ROWS).contains(count) && count.to_string().as_bytes() == *n)
             .ok_or_else(|| format!("ERR COUNT must be an integer from 1 to {MAX_ROWS}, not {}", rq_core::quote(n))),
         [word] if word.eq_ignore_ascii_case(b"COUNT") => Err("ERR syntax error: COUNT needs a value after it".into()),
+        [first, _, again, ..] if [first, again].iter().all(|word| word.eq_ignore_ascii_case(b"COUNT")) => {
+            Err("ERR syntax error: COUNT was given twice, or beside an option that excludes it".into())
+        }
         [.., word] => Err(format!("ERR syntax error: unknown or misplaced option {}", rq_core::quote(word))),
     });
     let count = match count {

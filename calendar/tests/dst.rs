@@ -1,5 +1,5 @@
 //! Fire lists over changes of daylight saving time, against a brute force over real minutes with
-//! another library's time zones.
+//! another library's time zones. Case B64.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use chrono::{DateTime, NaiveDate, NaiveTime, TimeZone, Timelike, Utc};

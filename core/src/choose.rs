@@ -92,3 +92,61 @@ impl Queue {
         !self.is_at_concurrency() && !group.is_some_and(|group| group.is_full(&self.head.policy, holds_group))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effects::{Effects, Turn};
+    use crate::sink::TreeSink;
+    use crate::table::Verb;
+
+    const NOW: u64 = 1_700_000_000_000;
+
+    fn run(queue: &mut Queue, verb: Verb, args: &[&[u8]]) {
+        let request = crate::parse(verb, args).expect("a right command");
+        crate::execute(queue, &request, &Turn::at(NOW), &mut Effects::new(), &mut TreeSink::new()).expect("not refused");
+    }
+
+    /// How often a LEASE looks at who is next, until it has one or there is none: all its steps.
+    fn looks(queue: &mut Queue) -> (usize, bool) {
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            match queue.choose(NOW) {
+                Some(Choice::Barred(group, why)) => queue.groups.park(group, why),
+                choice => return (looks, choice.is_some()),
+            }
+        }
+    }
+
+    /// B24: however many jobs of one group wait, also if all of them have to, a LEASE meets the
+    /// group once, and those after it not at all.
+    #[test]
+    fn a_lease_takes_as_many_steps_behind_a_few_jobs_as_behind_very_many() {
+        for aging in [&b"0"[..], b"1000"] {
+            for size in [100, 10_000, 100_000] {
+                let mut queue = Queue::new(1);
+                run(&mut queue, Verb::Create, &[b"GROUPLIMIT", b"1", b"AGING", aging]);
+                let mut burst: Vec<&[u8]> = vec![b"100"];
+                burst.resize(101, b"x");
+                burst.extend([&b"GROUP"[..], b"big"]);
+                for _ in 0..size / 100 {
+                    run(&mut queue, Verb::MPush, &burst);
+                }
+                run(&mut queue, Verb::Push, &[b"one", b"GROUP", b"small"]);
+                assert_eq!(looks(&mut queue), (1, true), "its first is taken at once");
+                run(&mut queue, Verb::Lease, &[b"w"]);
+                let small = queue.choose(NOW);
+                assert!(matches!(small, Some(Choice::Job(_, slot)) if queue.jobs.get(slot).is_some_and(|job| job.payload == b"one")));
+                run(&mut queue, Verb::Lease, &[b"w"]);
+                assert_eq!(looks(&mut queue), (2, false), "one look that parks the group, one that finds nobody else");
+                for _ in 0..10 {
+                    assert_eq!(looks(&mut queue), (1, false), "from then on it is not met");
+                    run(&mut queue, Verb::Push, &[b"bare"]);
+                    assert_eq!(looks(&mut queue), (1, true));
+                    run(&mut queue, Verb::Lease, &[b"w"]);
+                }
+            }
+        }
+    }
+}

@@ -47,7 +47,7 @@ pub fn execute(
         Request::Len { state } => view::len(queue, *state, out),
         Request::Schedules => view::schedules(queue, out),
         Request::Groups { after, count } => view::groups(queue, *after, *count, turn, out),
-        Request::Consumers { after, count } => view::consumers(queue, *after, *count, out),
+        Request::Consumers { after, count } => view::consumers(queue, *after, *count, turn, out),
         Request::Info { .. } => view::info(queue, turn, out),
         writes => {
             admit(queue, writes, turn)?;

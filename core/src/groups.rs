@@ -85,6 +85,11 @@ impl Group {
     pub(crate) fn ready(&self) -> u64 {
         self.ready.values().fold(0, |sum, member| sum.saturating_add(member.jobs.len() as u64))
     }
+
+    /// The place of the oldest of them, Unix ms; likewise.
+    pub(crate) fn oldest_ready(&self) -> Option<u64> {
+        self.ready.values().filter_map(|member| member.jobs.first()).map(|first| first.at()).min()
+    }
 }
 
 /// Why a group is not served now.
@@ -273,7 +278,7 @@ impl Groups {
         let (priority, place, job) = key;
         let Some(member) = group.ready.get_mut(&priority) else { return };
         member.jobs.remove((place, job), slot, stored);
-        if member.jobs.len() == 0 {
+        if member.jobs.is_empty() {
             let turn = member.turn;
             group.ready.remove(&priority);
             leave_ring(&mut self.rings, priority, turn, id);
@@ -521,7 +526,7 @@ impl Groups {
                 member.jobs.check(stored)?;
                 ready = ready.saturating_add(member.jobs.len());
                 let stands = self.rings.get(priority).is_some_and(|ring| ring.contains(&(member.turn, id)));
-                if stands == group.parked || member.jobs.len() == 0 {
+                if stands == group.parked || member.jobs.is_empty() {
                     return Err(format!("group {id} parked {} and in its ring {stands}", group.parked));
                 }
                 in_rings = in_rings.saturating_add(usize::from(stands));

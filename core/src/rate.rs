@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+/// The most grants that are noted: more than any rate counts, and what a snapshot may have.
+pub(crate) const MAX_GRANTS: u64 = 20_000;
+
 /// RATE n ms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate {
@@ -21,6 +24,9 @@ impl Grants {
             return;
         };
         while self.0.front().is_some_and(|at| at.saturating_add(rate.ms) <= now) {
+            self.0.pop_front();
+        }
+        if self.0.len() as u64 >= MAX_GRANTS {
             self.0.pop_front();
         }
         let place = self.0.partition_point(|at| *at <= now);

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::limits::MAX_TIME_MS;
 use crate::queue::Queue;
 use crate::request::JobOptions;
 
@@ -131,14 +132,15 @@ pub(crate) struct Schedule {
 }
 
 impl Plan {
-    /// The first slot after a time, within START, END and LIMIT.
+    /// The first slot after a time, within START, END and LIMIT. What no op could tell of, in the
+    /// year 10000, is none.
     pub(crate) fn next(&self, after: u64, made: u64, slots: &dyn Slots) -> Option<u64> {
         if self.limit.is_some_and(|limit| made >= limit) {
             return None;
         }
         // START itself may be a slot.
         let after = self.start.map_or(after, |start| after.max(start.saturating_sub(1)));
-        self.rule.next(after, slots).filter(|next| self.end.is_none_or(|end| *next <= end))
+        self.rule.next(after, slots).filter(|next| *next <= self.end.unwrap_or(MAX_TIME_MS))
     }
 }
 

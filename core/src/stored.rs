@@ -9,12 +9,9 @@ use crate::op::{Contents, DedupKey, Stored};
 use crate::pause::Pause;
 use crate::policy::{Policy, Setting};
 use crate::queue::{Header, Totals};
-use crate::rate::Grants;
+use crate::rate::{Grants, MAX_GRANTS};
 use crate::schedule::{Missed, Plan, Rule, Schedule};
 use crate::wire::{Malformed, Reader, Writer};
-
-/// The most grants that a rate counts, and some.
-const MAX_GRANTS: u64 = 20_000;
 
 pub(crate) fn encode_owner(key: &[u8], owner: &Owner, out: &mut Writer) {
     out.string(key);

@@ -307,13 +307,13 @@ fn held_name(queue: &Queue, now: u64) -> &'static str {
     }
 }
 
-/// Groups by name: `[name, ready, leased, retrying, jobs, paused-until]`, the last null if it is
-/// not paused and 0 if it has no end.
+/// Groups by name: `[name, ready, leased, retrying, jobs, paused-until, oldest-ready-ms]`; a pause
+/// is null if there is none and 0 if it has no end, the age null if nothing is ready.
 pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn<'_>, out: &mut dyn Sink) {
     let page: Vec<_> = queue.groups.after(after).map(|(_, group)| group).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
     out.array(page.len());
     for group in page {
-        out.array(6);
+        out.array(7);
         out.bulk(&group.name);
         out.uint(group.ready());
         out.uint(group.leased);
@@ -323,6 +323,15 @@ pub(crate) fn groups(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Tur
             Some(pause) => out.uint(pause.until.unwrap_or(0)),
             None => out.null(),
         }
+        age(out, group.oldest_ready(), turn);
+    }
+}
+
+/// How long ago that was, in ms; null: never.
+fn age(out: &mut dyn Sink, since: Option<u64>, turn: &Turn<'_>) {
+    match since {
+        Some(since) => out.uint(turn.now.saturating_sub(since)),
+        None => out.null(),
     }
 }
 
@@ -369,15 +378,17 @@ pub(crate) fn schedules(queue: &Queue, out: &mut dyn Sink) {
     }
 }
 
-/// Consumers that a job remembers, by name: `[name, leased, jobs]`.
-pub(crate) fn consumers(queue: &Queue, after: Option<&[u8]>, count: u64, out: &mut dyn Sink) {
+/// Consumers that a job remembers, by name: `[name, leased, jobs, oldest-lease-ms]`, the age null
+/// if it has leased nothing.
+pub(crate) fn consumers(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn<'_>, out: &mut dyn Sink) {
     let page: Vec<_> = queue.names.after(after).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
     out.array(page.len());
     for name in page {
-        out.array(3);
+        out.array(4);
         out.bulk(&name.text);
         out.uint(name.leases.len() as u64);
         out.uint(name.jobs);
+        age(out, name.leases.first().map(|first| first.time(&queue.jobs)), turn);
     }
 }
 

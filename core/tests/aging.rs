@@ -105,19 +105,21 @@ fn groups_are_listed() {
     q.cmd("RQ.PAUSE GROUP a");
     q.cmd("RQ.PAUSE GROUP c FOR 500");
     let until = q.now + 500;
+    q.now += 20;
     let leased = q.cmd("RQ.LEASE w COUNT 3");
     let b: Vec<_> = items(&leased).iter().filter(|job| string(at(job, 3)) != "y").collect();
     q.cmd(&format!("RQ.NACK {} {}", string(at(b[0], 0)), int(at(b[0], 1))));
-    let row = |name: &str, counts: [i64; 4], paused: Tree| {
+    let row = |name: &str, counts: [i64; 4], paused: Tree, age: Tree| {
         let mut row = vec![bulk(name)];
         row.extend(counts.map(Tree::Int));
-        row.push(paused);
+        row.extend([paused, age]);
         Tree::Array(row)
     };
+    q.now += 7;
     let rows = [
-        row("a", [0, 0, 0, 0], Tree::Int(0)),
-        row("b", [1, 1, 1, 4], Tree::Null),
-        row("c", [1, 0, 0, 1], Tree::Int(until as i64)),
+        row("a", [0, 0, 0, 0], Tree::Int(0), Tree::Null),
+        row("b", [1, 1, 1, 4], Tree::Null, Tree::Int(27)),
+        row("c", [1, 0, 0, 1], Tree::Int(until as i64), Tree::Int(27)),
     ];
     for _ in 0..2 {
         assert_eq!(q.cmd("RQ.GROUPS"), Tree::Array(rows.to_vec()));
@@ -127,7 +129,7 @@ fn groups_are_listed() {
         q.reload();
     }
     let consumers = q.cmd("RQ.CONSUMERS");
-    assert_eq!(consumers, Tree::Array(vec![Tree::Array(vec![bulk("w"), Tree::Int(2), Tree::Int(3)])]));
+    assert_eq!(consumers, Tree::Array(vec![Tree::Array(vec![bulk("w"), Tree::Int(2), Tree::Int(3), Tree::Int(7)])]));
     q.pass(500);
     assert_eq!(at(at(&q.cmd("RQ.GROUPS AFTER b"), 0), 5), &Tree::Null);
 }

@@ -166,3 +166,5 @@ fn a_deleted_job_is_gone_at_once() {
     assert_eq!((q.info("expired-total"), q.info("leased"), q.info("length")), (Tree::Int(0), Tree::Int(0), Tree::Int(0)));
     assert_eq!(int(&q.info("pushed-total")), 1);
 }
+
+/// CONSUMERS looks at all leases of those it shows, and ends its page when that is enough.

@@ -1,5 +1,5 @@
 //! DEDUP in all its forms: who owns a key, when it is free again, what is replaced and what held.
-//! Cases B20, B21, B28.
+//! Cases B25, B28, B29; B26 is in `core/tests/dedup.rs`.
 
 use crate::harness::{check_equal, wait_until, Client, Reply, Scene, Server, Stop};
 
@@ -18,7 +18,7 @@ fn push(c: &Client, line: &str) -> (String, i64) {
 const HOUR: i64 = 3_600_000;
 
 #[test]
-fn the_first_one_wins_and_its_id_is_told() {
+fn b29_the_first_one_wins_and_its_id_is_told() {
     let s = Scene::new();
     let (first, code) = push(&s, "q a DEDUP k");
     assert_eq!(code, 1);
@@ -35,7 +35,7 @@ fn the_first_one_wins_and_its_id_is_told() {
 }
 
 #[test]
-fn the_owner_keeps_its_key_in_every_state_in_which_it_is_to_be_done() {
+fn b25_the_owner_keeps_its_key_in_every_state_in_which_it_is_to_be_done() {
     let s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000 JITTER none");
     let (id, _) = push(&s, "q a DEDUP k DELAY 7200000");
@@ -58,7 +58,7 @@ fn the_owner_keeps_its_key_in_every_state_in_which_it_is_to_be_done() {
 }
 
 #[test]
-fn every_end_frees_the_key_in_that_moment() {
+fn b28_every_end_frees_the_key_in_that_moment() {
     let s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000 KEEPDONE 100");
     let mut last = push(&s, "q a DEDUP k").0;
@@ -123,7 +123,7 @@ fn a_redriven_job_takes_its_key_again() {
 }
 
 #[test]
-fn b20_a_window_stays_whatever_becomes_of_the_job() {
+fn b25_a_window_stays_whatever_becomes_of_the_job() {
     let mut s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000");
     let (id, code) = push(&s, "q a DEDUP k WINDOW 3600000");
@@ -180,7 +180,7 @@ fn windows_close_by_the_timer_on_an_idle_server() {
 }
 
 #[test]
-fn b28_replace_debounces() {
+fn replace_debounces() {
     let mut s = Scene::new();
     let (id, code) = push(&s, "q one DEDUP k REPLACE DELAY 600000 PRIORITY 1");
     assert_eq!(code, 1);
@@ -223,7 +223,7 @@ fn maxwait_bounds_how_long_replacing_may_put_off() {
 }
 
 #[test]
-fn b21_keeplast_holds_the_newest_until_the_owner_ends() {
+fn keeplast_holds_the_newest_until_the_owner_ends() {
     let s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000 JITTER none");
     for end in ["ACK", "NACK DEAD", "DEL", "DEL DEDUP"] {
@@ -293,7 +293,7 @@ fn a_held_duplicate_is_pushed_when_the_owners_worker_vanished_for_good() {
 }
 
 #[test]
-fn in_a_batch() {
+fn b29_in_a_batch() {
     let s = Scene::new();
     let reply = s.run("RQ.MPUSH q 4 a b c d DEDUPS k1 k2 k1 k3 PRIORITY 2");
     let pairs: Vec<_> = reply.array().iter().map(pair).collect();

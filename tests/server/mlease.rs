@@ -1,4 +1,4 @@
-//! RQ.MLEASE: the first of several queues that has something. Case B35.
+//! RQ.MLEASE: the first of several queues that has something.
 
 use std::time::{Duration, Instant};
 

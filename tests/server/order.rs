@@ -18,7 +18,7 @@ fn first_in_first_out() {
 }
 
 #[test]
-fn higher_priorities_first_and_in_each_the_order_of_arrival() {
+fn b21_higher_priorities_first_and_in_each_the_order_of_arrival() {
     let s = scene();
     let priorities = [0, -128, 127, -1, 1, 126, -127];
     for round in 0..5 {

@@ -1,4 +1,4 @@
-//! RQ.CREATE and RQ.ALTER, and what the options do to waits: backoff and jitter.
+//! RQ.CREATE and RQ.ALTER, and what the options do to waits: backoff and jitter. Case B20.
 
 use crate::harness::Scene;
 
@@ -109,7 +109,7 @@ fn backoff_doubles_to_its_bound() {
 }
 
 #[test]
-fn backoff_never_overflows() {
+fn b20_backoff_never_overflows() {
     let s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000 BACKOFF 1000 3600000 JITTER none MAXDELIVERIES 0");
     let waits = waits(&s, 300);
@@ -120,7 +120,7 @@ fn backoff_never_overflows() {
 }
 
 #[test]
-fn jitter_stays_in_its_range_and_spreads() {
+fn b20_jitter_stays_in_its_range_and_spreads() {
     for (jitter, low, high) in [("full", 0, 3_600_000), ("equal", 1_800_000, 3_600_000)] {
         let s = Scene::new();
         s.run(format!("RQ.CREATE q LEASE 7200000 BACKOFF 3600000 3600000 JITTER {jitter} MAXDELIVERIES 0"));
@@ -138,7 +138,7 @@ fn jitter_stays_in_its_range_and_spreads() {
 }
 
 #[test]
-fn jitter_is_drawn_once_also_for_many_in_one_command() {
+fn b20_jitter_is_drawn_once_also_for_many_in_one_command() {
     let s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000 BACKOFF 3600000 3600000 JITTER full");
     s.multi(&vec!["RQ.PUSH q x"; 50]);

@@ -1,4 +1,4 @@
-//! RQ.PUSH and RQ.MPUSH: every option, every refusal.
+//! RQ.PUSH and RQ.MPUSH: every option, every refusal. How long payloads may be: `sizes.rs`.
 
 use crate::harness::{stock, Scene};
 
@@ -114,16 +114,6 @@ fn payloads_and_names_may_be_spelled_like_keywords() {
 }
 
 #[test]
-fn an_empty_payload_is_a_payload() {
-    let s = Scene::new();
-    s.cmd(&["RQ.PUSH", "q", ""]);
-    let job = s.lease_one("q w LEASE 3600000");
-    assert!(job.payload.is_empty());
-    assert_eq!(s.job("q", &job.id).int("size"), 0);
-    s.verify();
-}
-
-#[test]
 fn mpush_stores_all_in_order() {
     let s = Scene::new();
     let reply = s.run("RQ.MPUSH q 3 a b c PRIORITY 5 LEASE 7200000 MAXDELIVERIES 2 TTL 86400000");
@@ -138,23 +128,6 @@ fn mpush_stores_all_in_order() {
     assert!(jobs.iter().all(|job| job.lease_ms == 7_200_000));
     let one = s.run("RQ.MPUSH q 1 PRIORITY DELAY 7200000").texts();
     assert_eq!(s.job("q", &one[0])["payload"], "PRIORITY");
-    s.verify();
-}
-
-#[test]
-fn a_payload_has_a_bound_that_is_named() {
-    const MAX: usize = 16_711_680;
-    let s = Scene::new();
-    let payload = vec![b'x'; MAX + 1];
-    let push = |bytes: &[u8]| s.cmd(&[b"RQ.PUSH", b"q".as_slice(), bytes]);
-    let text = s.unchanged(|| push(&payload).error().to_owned());
-    assert!(text.starts_with("TOOBIG ") && text.contains("16711681") && text.contains("16711680"), "{text}");
-    let half = &payload[..MAX / 2 + 1];
-    let text = s.unchanged(|| s.cmd(&[b"RQ.MPUSH", b"q".as_slice(), b"2", half, half]).error().to_owned());
-    assert!(text.starts_with("TOOBIG "), "{text}");
-    let id = push(&payload[..MAX]).text().to_owned();
-    assert_eq!(s.job("q", &id).int("size"), MAX as i64);
-    assert_eq!(s.lease_one("q w LEASE 7200000").payload.len(), MAX);
     s.verify();
 }
 

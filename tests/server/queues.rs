@@ -139,11 +139,13 @@ fn in_transactions_and_scripts() {
 
 #[test]
 fn consumers_page_by_page() {
-    let s = Scene::new();
+    let mut s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000 JITTER none");
     assert!(s.run("RQ.CONSUMERS q").array().is_empty());
     assert!(s.run("RQ.CONSUMERS none").array().is_empty());
-    for n in 0..12 {
+    s.push("q x");
+    let held = s.lease_one("q w00");
+    for n in 1..12 {
         s.push("q x");
         s.lease_one(format!("q w{n:02}"));
     }
@@ -154,6 +156,13 @@ fn consumers_page_by_page() {
     let rows = s.unchanged(|| s.run("RQ.CONSUMERS q COUNT 5"));
     let first = rows.array()[0].array();
     assert_eq!((first[0].text(), first[1].int(), first[2].int()), ("w00", 1, 2), "leased, jobs that remember it");
+    s.advance(60_000);
+    let age = |row: usize| s.run("RQ.CONSUMERS q").array()[row].array()[3].clone();
+    assert!((60_000..660_000).contains(&age(0).int()), "since its oldest lease");
+    s.push("q x");
+    s.lease_one("q w00");
+    assert_eq!(s.codes(format!("RQ.EXTEND q {held}")), [1]);
+    assert!(age(0).int() >= 60_000, "another one and a heartbeat do not make it younger");
     let mut seen: Vec<String> = Vec::new();
     let mut after = String::new();
     loop {
@@ -164,6 +173,7 @@ fn consumers_page_by_page() {
     }
     assert_eq!(seen, (0..12).map(|n| format!("w{n:02}")).collect::<Vec<_>>());
     assert_eq!(s.run("RQ.REAP q CONSUMER w05").array().len(), 1);
+    assert!(age(5).is_null(), "it has none any more, and the job remembers it");
     assert_eq!(s.run("RQ.RELEASE q CONSUMER w06"), 1);
     s.verify();
 }

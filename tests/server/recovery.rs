@@ -1,4 +1,4 @@
-//! RQ.REAP and RQ.REDRIVE: every form, option and refusal.
+//! RQ.REAP and RQ.REDRIVE: every form, option and refusal. Case B35.
 
 use crate::harness::{ids, stock, Scene};
 
@@ -125,7 +125,7 @@ fn redrive_by_id() {
 }
 
 #[test]
-fn redrive_gives_a_fresh_budget_and_keeps_the_totals() {
+fn b35_redrive_gives_a_fresh_budget_and_keeps_the_totals() {
     let s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000 BACKOFF 0 0 MAXDELIVERIES 3");
     let id = s.push("q x");

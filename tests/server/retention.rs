@@ -1,5 +1,5 @@
 //! What is kept of finished and dead jobs, and what does not fit: KEEPDONE and KEEPDEAD with
-//! their measures, RQ.TRIM, RESULT, MAXLIVE and MAXLIVEBYTES. Cases B29 to B31.
+//! their measures, RQ.TRIM, RESULT, MAXLIVE and MAXLIVEBYTES. Cases B30, B31, B33.
 
 use crate::harness::{check_equal, wait_until, Client, Scene, Server, Stop};
 
@@ -28,7 +28,7 @@ fn bury(c: &Client, payloads: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn without_keepdone_a_finished_job_is_gone() {
+fn b30_without_keepdone_a_finished_job_is_gone() {
     let s = Scene::new();
     let ids = finish(&s, &["a"]);
     assert_eq!(s.state("q", &ids[0]), "gone");
@@ -57,7 +57,7 @@ fn keepdone_by_number() {
 }
 
 #[test]
-fn keepdone_by_bytes() {
+fn b31_keepdone_by_bytes() {
     let s = Scene::new();
     s.run("RQ.CREATE q KEEPDONE -1 KEEPDONEBYTES 10");
     finish(&s, &["aaaa", "bbbb", "cc"]);
@@ -77,7 +77,7 @@ fn keepdone_by_bytes() {
 }
 
 #[test]
-fn b29_keepdone_by_age_on_an_idle_server() {
+fn b31_keepdone_by_age_on_an_idle_server() {
     let mut s = Scene::new();
     s.run("RQ.CREATE q KEEPDONE -1 KEEPDONEMS 3600000 LEASE 36000000");
     s.push("q slow PRIORITY 1");
@@ -117,7 +117,7 @@ fn keepdead_by_number_bytes_and_age_is_told() {
 }
 
 #[test]
-fn retention_touches_nothing_that_is_still_to_be_done() {
+fn b33_retention_touches_nothing_that_is_still_to_be_done() {
     let mut s = Scene::new();
     s.run("RQ.CREATE q KEEPDONE 0 KEEPDEAD 0 KEEPDONEMS 0 KEEPDEADMS 0 KEEPDONEBYTES 0 KEEPDEADBYTES 0 LEASE 360000000");
     s.push("q leased");
@@ -134,7 +134,7 @@ fn retention_touches_nothing_that_is_still_to_be_done() {
 }
 
 #[test]
-fn b30_trim() {
+fn b33_trim() {
     let mut s = Scene::new();
     s.run("RQ.CREATE q KEEPDONE -1 LEASE 36000000");
     finish(&s, &["a", "b", "c"]);
@@ -198,7 +198,7 @@ fn results_are_kept_with_the_jobs() {
 }
 
 #[test]
-fn b31_maxlive() {
+fn maxlive() {
     let s = Scene::new();
     s.run("RQ.CREATE q MAXLIVE 3 LEASE 36000000 BACKOFF 36000000 36000000 JITTER none");
     s.run("RQ.MPUSH q 2 a b");
@@ -257,20 +257,6 @@ fn limits_and_dedup() {
     s.run("RQ.ALTER q MAXLIVE 0");
     s.codes(format!("RQ.ACK q {job}"));
     assert_eq!(s.peek("q", "READY"), ["12345"]);
-    s.verify();
-}
-
-#[test]
-fn the_longest_payload_can_be_set() {
-    let s = Scene::with(&["rq.max-payload 100"]);
-    s.push(format!("q {}", "x".repeat(100)));
-    let long = "x".repeat(101);
-    s.refused(format!("RQ.PUSH q {long}"), "TOOBIG the payload is 101 bytes long, at most 100 fit: store it elsewhere");
-    s.refused(format!("RQ.MPUSH q 2 x {long}"), "TOOBIG ");
-    s.refused(format!("RQ.SCHEDULE q s EVERY 1000 PAYLOAD {long}"), "TOOBIG ");
-    s.refused(format!("RQ.PUSH new {long}"), "TOOBIG ");
-    s.run("CONFIG SET rq.max-payload 101");
-    s.push(format!("q {long}"));
     s.verify();
 }
 

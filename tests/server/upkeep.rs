@@ -61,7 +61,7 @@ fn set_only_touches_waiting_jobs() {
 }
 
 #[test]
-fn del_cancels_in_any_state() {
+fn b33_del_cancels_in_any_state() {
     let s = Scene::new();
     let q = stock(&s, "q");
     let all = format!("{} {} {} {} {}", q.ready, q.scheduled, q.retrying, q.leased.id, q.dead);

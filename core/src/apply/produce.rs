@@ -220,6 +220,10 @@ impl Queue {
     pub(super) fn put_key(&mut self, key: &[u8], owner: &Owner) -> Option<()> {
         let live = self.carries(owner.job, key);
         let pending = owner.held.is_some() && !live;
+        // The job of a key has been made, also if it is gone: another one could get its id.
+        if owner.job > self.head.last_id {
+            return None;
+        }
         if self.dedup.find(key).is_some() || (owner.held.is_none() && owner.until == 0 && !live) {
             return None;
         }

@@ -7,7 +7,9 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests may")]
 
+pub mod forge;
 pub mod lively;
+pub mod outside;
 
 use rq_core::table::{Verb, COMMANDS};
 use rq_core::{Effects, End, Error, JobId, Loader, Outcome, Policy, Queue, Slots, Tree, TreeSink, Turn, Waiter};
