@@ -1,7 +1,5 @@
 //! Telling others: replicas and the AOF, caches, and whoever listens to keyspace events.
 
-use std::ffi::CStr;
-
 use rq_core::{Effects, Event};
 
 use crate::api::{log, Ctx, Level, Notify, Str};
@@ -27,7 +25,7 @@ pub fn tell(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
     for event in effects.events() {
         let Some(told) = told.get_mut(*event as usize) else { continue };
         if !std::mem::replace(told, true) {
-            with_name(event.name(), |name| ctx.notify(Notify::MODULE, name, key));
+            ctx.notify(Notify::MODULE, event.name(), key);
         }
     }
 }
@@ -35,14 +33,3 @@ pub fn tell(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
 /// Room for as many kinds of events as there may be.
 const KINDS: usize = 32;
 const _: () = assert!((Event::Del as usize) < KINDS);
-
-/// Calls `then` with the name as a C string.
-fn with_name(name: &str, then: impl FnOnce(&CStr)) {
-    let mut text = [0u8; 32];
-    if let Some(room) = text.get_mut(..name.len()).filter(|room| room.len() < 32) {
-        room.copy_from_slice(name.as_bytes());
-        if let Ok(name) = CStr::from_bytes_until_nul(&text) {
-            then(name);
-        }
-    }
-}

@@ -240,8 +240,13 @@ impl Queue {
         let group_pause = self.groups.next_pause_end().map(|(at, _)| at);
         let slot = self.schedules.first().map(|(at, _)| at);
         let window = self.dedup.first_window().map(|(at, _)| *at);
-        let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now)).min();
-        [expiry, due, ttl, slot, window, retention, reopens, pauses, group_pause, self.groups.next_idle()].into_iter().flatten().min()
+        // This is asked for at each command: so numbers are compared, not options.
+        const NEVER: u64 = u64::MAX;
+        let next = [State::Done, State::Dead].into_iter().map(|state| self.retention_at(state, now).unwrap_or(NEVER));
+        let next = next.fold(NEVER, u64::min).min(expiry.unwrap_or(NEVER)).min(due.unwrap_or(NEVER)).min(ttl.unwrap_or(NEVER));
+        let next = next.min(slot.unwrap_or(NEVER)).min(window.unwrap_or(NEVER)).min(reopens.unwrap_or(NEVER));
+        let next = next.min(pauses.unwrap_or(NEVER)).min(group_pause.unwrap_or(NEVER));
+        Some(next.min(self.groups.next_idle().unwrap_or(NEVER))).filter(|next| *next < NEVER)
     }
 
     /// The oldest job that is finished or dead, and since when it is.

@@ -74,6 +74,15 @@ impl Ctx {
         Flags::from_bits_retain(flags as u32)
     }
 
+    /// When the server began to run the calling command, by its wall clock, in Unix µs: it has just
+    /// read it (7.2). In a transaction or a script that may have been long ago, so then None.
+    pub fn began_us(&self, flags: Flags) -> Option<u64> {
+        // SAFETY: it is only read.
+        let read = unsafe { raw::RedisModule_CachedMicroseconds }.filter(|_| !flags.intersects(Flags::MULTI | Flags::LUA))?;
+        // SAFETY: it takes nothing.
+        u64::try_from(unsafe { read() }).ok().filter(|us| *us > 0)
+    }
+
     /// The database it is in.
     pub fn db(&self) -> i32 {
         // SAFETY: the context is valid.
@@ -214,6 +223,12 @@ impl Ctx {
         // SAFETY: the context is valid.
         function.is_some_and(|must_obey| unsafe { must_obey(self.as_ptr()) != 0 })
     }
+}
+
+/// The monotonic clock, in µs.
+pub fn monotonic_us() -> u64 {
+    // SAFETY: it takes nothing.
+    unsafe { f!(RedisModule_MonotonicMicroseconds)() }
 }
 
 /// Whether nothing must be replicated now: clients' writes are paused, and whoever paused them
