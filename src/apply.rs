@@ -42,15 +42,12 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
         node.index.borrow_mut().learn(db, name, told, queue.next_event(now.ms, now.no_expiry_before_ms));
         (true, queue.may_lease(now.ms))
     });
-    drop(opened);
+    opened.close(there || !effects.events().is_empty());
 
     blocking::tell_ends(node, (db, name), effects.ended());
     node.time.observe(op_time);
     if ready {
         node.waiters.borrow_mut().mark(db, name);
-    }
-    if !effects.events().is_empty() || there {
-        ctx.signal_modified(key);
     }
     ctx.replicate_verbatim();
     ctx.reply_ok();

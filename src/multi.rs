@@ -62,7 +62,7 @@ fn take(node: &Node, ctx: &Ctx, key: Str<'_>, waiter: &Waiter, flags: Flags) -> 
     let taken = waiter.grant(name, queue, &turn, &mut effects, &mut Reply(ctx));
     let next = queue.next_event(now.ms, now.no_expiry_before_ms);
     node.index.borrow_mut().learn(db, name, told, next);
-    drop(opened);
+    opened.close(!effects.batch().is_empty());
     blocking::tell_ends(node, (db, name), effects.ended());
     replicate::publish(node, ctx, key, &effects);
     node.keep_effects(effects);

@@ -11,7 +11,6 @@ pub fn publish(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
         if !ctx.replicate_apply(key, effects.batch()) {
             log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF do not get the changes of queues");
         }
-        ctx.signal_modified(key);
     }
     tell(node, ctx, key, effects);
 }

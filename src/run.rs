@@ -148,7 +148,7 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
         Some(value) => writing.on_queue(value, &mut effects, &mut Reply(ctx)),
         None => writing.on_absent(&mut opened, &mut effects, &mut Reply(ctx)),
     };
-    drop(opened);
+    opened.close(!effects.batch().is_empty());
 
     let full = matches!(&written.outcome, Err(error) if error.code == Code::Full);
     if effects.stale() > 0 || effects.duplicates() > 0 || full {

@@ -220,6 +220,7 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
         let next = if more { Some(now.ms) } else { queue.next_event(now.ms, now.no_expiry_before_ms) };
         node.index.borrow_mut().correct(db, key, told, next);
         blocking::look_for_ends(node, (db, key), Some(queue));
+        opened.close(!effects.batch().is_empty());
     }
     replicate::publish(node, ctx, name.get(), &effects);
     node.keep_effects(effects);

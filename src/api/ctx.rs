@@ -174,12 +174,6 @@ impl Ctx {
         unsafe { f!(RedisModule_ReplicateVerbatim)(self.as_ptr()) };
     }
 
-    /// Tells WATCH and client-side caches that the key has changed.
-    pub fn signal_modified(&self, key: Str<'_>) {
-        // SAFETY: the context and the string are valid.
-        unsafe { f!(RedisModule_SignalModifiedKey)(self.as_ptr(), key.as_ptr()) };
-    }
-
     /// Sends a keyspace event.
     pub fn notify(&self, class: Notify, event: &CStr, key: Str<'_>) {
         // SAFETY: the context and the string are valid, the event's name ends with NUL.
@@ -189,15 +183,16 @@ impl Ctx {
 
 impl Ctx {
     /// Tells the server what this module copes with: read errors of files (else it would exit),
-    /// keys that signal their changes by themselves, data loaded beside those that are served,
-    /// and on Valkey 9 keys of slots that are still on their way. Servers ignore what they do not
-    /// know.
-    pub fn set_options(&self) {
+    /// data loaded beside those that are served, and on Valkey 9 keys of slots that are still on
+    /// their way. Servers ignore what they do not know. Last, whether a key that was open for
+    /// writing has changed when it is closed, or only might have: see [`super::Key::close`].
+    pub fn set_options(&self, closed_is_changed: bool) {
         const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+        let signal = if closed_is_changed { 0 } else { raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED };
         let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
-            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
-            | HANDLE_ATOMIC_SLOT_MIGRATION;
+            | HANDLE_ATOMIC_SLOT_MIGRATION
+            | signal;
         // SAFETY: the context is valid.
         unsafe { f!(RedisModule_SetModuleOptions)(self.as_ptr(), options as c_int) };
     }

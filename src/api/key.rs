@@ -1,7 +1,6 @@
 //! Keys, opened, and the queues in them.
 
 use std::ffi::c_int;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -52,7 +51,7 @@ pub struct Key<'c> {
     /// None: absent, and opened for reading.
     raw: Option<NonNull<raw::RedisModuleKey>>,
     value: Option<NonNull<Value>>,
-    context: PhantomData<&'c Ctx>,
+    context: &'c Ctx,
 }
 
 impl<'c> Key<'c> {
@@ -64,7 +63,7 @@ impl<'c> Key<'c> {
     pub fn open(ctx: &'c Ctx, name: Str<'_>, mode: Mode) -> Result<Key<'c>, WrongType> {
         // SAFETY: the context and the string are valid.
         let raw = unsafe { f!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode.bits()) };
-        let mut key = Key { raw: NonNull::new(raw), value: None, context: PhantomData };
+        let mut key = Key { raw: NonNull::new(raw), value: None, context: ctx };
         if key.raw.is_none() {
             return Ok(key);
         }
@@ -89,6 +88,19 @@ impl<'c> Key<'c> {
     #[inline]
     pub fn queue(&mut self) -> Option<&mut Queue> {
         self.value().map(|value| &mut value.queue)
+    }
+
+    /// Closes it; if it has changed, WATCH and client-side caches are told. There is a function for
+    /// that too, but Redis 8 looks the key up for it once more.
+    pub fn close(self, changed: bool) {
+        let ctx = self.context;
+        if changed {
+            ctx.set_options(true);
+        }
+        drop(self);
+        if changed {
+            ctx.set_options(false);
+        }
     }
 
     /// Puts a queue into it, which was absent and opened for writing. Null if the server

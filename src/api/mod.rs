@@ -85,7 +85,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
         RedisModule_OpenKey RedisModule_CloseKey RedisModule_KeyType
         RedisModule_CreateDataType RedisModule_ModuleTypeSetValue RedisModule_ModuleTypeGetType
-        RedisModule_ModuleTypeGetValue RedisModule_SignalModifiedKey
+        RedisModule_ModuleTypeGetValue
         RedisModule_CreateString RedisModule_FreeString RedisModule_StringPtrLen
         RedisModule_Replicate RedisModule_ReplicateVerbatim RedisModule_AvoidReplicaTraffic
         RedisModule_NotifyKeyspaceEvent RedisModule_SubscribeToKeyspaceEvents
