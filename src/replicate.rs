@@ -7,10 +7,8 @@ use crate::node::{add, Node};
 
 /// Tells of what was decided here. The key must be closed.
 pub fn publish(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
-    if !effects.batch().is_empty() {
-        if !ctx.replicate_apply(key, effects.batch()) {
-            log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF do not get the changes of queues");
-        }
+    if !effects.batch().is_empty() && !ctx.replicate_apply(key, effects.batch()) {
+        log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF do not get the changes of queues");
     }
     tell(node, ctx, key, effects);
 }

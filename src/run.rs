@@ -18,7 +18,7 @@ use crate::{apply, blocking, guard, multi, queues, replicate, timer, xtrim};
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// So many arguments need no memory of their own.
-const SHORT: usize = 24;
+const SHORT: usize = 16;
 
 /// Runs a command of the table.
 pub fn command(node: &Node, ctx: &Ctx, command: &Command, argv: &Argv<'_>) {
