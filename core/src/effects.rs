@@ -25,8 +25,9 @@ pub struct Turn<'a> {
     pub may_block: bool,
     /// A fresh random number, for a queue that is made.
     pub incarnation: u64,
-    /// The policy of a queue that PUSH makes.
-    pub defaults: Policy,
+    /// The policy of a queue that PUSH makes, if it is not the usual one. In a box: it is large, and
+    /// hardly ever asked for.
+    pub defaults: Option<Box<Policy>>,
     /// The longest payload that is accepted: `rq.max-payload`.
     pub max_payload: usize,
     /// Schedules make no jobs now: the server is out of memory, or would evict them.
@@ -46,7 +47,7 @@ impl Turn<'_> {
             hold_expiry: false,
             may_block: false,
             incarnation: 0,
-            defaults: Policy::default(),
+            defaults: None,
             max_payload: crate::limits::MAX_PAYLOAD,
             bar_slots: false,
             slots: &NoCalendar,

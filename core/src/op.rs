@@ -1,5 +1,7 @@
 //! The ops: decided facts, with absolute times. All that ever changes a queue is one of them.
 
+use std::ffi::CStr;
+
 use crate::dedup::Owner;
 use crate::groups::Turns;
 use crate::id::JobId;
@@ -157,20 +159,20 @@ pub enum Event {
 }
 
 impl Event {
-    /// The name of the keyspace event.
-    pub fn name(self) -> &'static str {
+    /// The name of the keyspace event, as the server wants it.
+    pub fn name(self) -> &'static CStr {
         match self {
-            Event::Push => "rq.push",
-            Event::Duplicate => "rq.duplicate",
-            Event::Lease => "rq.lease",
-            Event::Ack => "rq.ack",
-            Event::Nack => "rq.nack",
-            Event::Release => "rq.release",
-            Event::Expire => "rq.expire",
-            Event::Dead => "rq.dead",
-            Event::Redrive => "rq.redrive",
-            Event::Del => "rq.del",
-            Event::Drop => "rq.drop",
+            Event::Push => c"rq.push",
+            Event::Duplicate => c"rq.duplicate",
+            Event::Lease => c"rq.lease",
+            Event::Ack => c"rq.ack",
+            Event::Nack => c"rq.nack",
+            Event::Release => c"rq.release",
+            Event::Expire => c"rq.expire",
+            Event::Dead => c"rq.dead",
+            Event::Redrive => c"rq.redrive",
+            Event::Del => c"rq.del",
+            Event::Drop => c"rq.drop",
         }
     }
 }
