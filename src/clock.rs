@@ -29,6 +29,8 @@ pub struct Now {
 #[derive(Default)]
 pub struct QueueTime {
     clock: RefCell<Clock>,
+    /// What the monotonic clock showed just before it was first asked; 0: not yet.
+    start_us: Cell<u64>,
     /// For tests: both clocks are shown later by so much.
     offset_ms: Cell<i64>,
     /// The end of the grace, by the monotonic clock with the offset.
@@ -102,9 +104,13 @@ impl QueueTime {
         }
     }
 
-    /// The monotonic clock as it is, in µs; never 0.
+    /// The monotonic clock as it is, in µs since this was first asked; never 0.
     pub fn monotonic_us(&self) -> u64 {
-        api::monotonic_us().max(1)
+        let us = api::monotonic_us();
+        if self.start_us.get() == 0 {
+            self.start_us.set(us.saturating_sub(1));
+        }
+        us.saturating_sub(self.start_us.get()).max(1)
     }
 
     /// The main thread is at work, and will say so again within a `hz`th of a second. Starts the
