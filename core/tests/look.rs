@@ -167,4 +167,3 @@ fn a_deleted_job_is_gone_at_once() {
     assert_eq!(int(&q.info("pushed-total")), 1);
 }
 
-/// CONSUMERS looks at all leases of those it shows, and ends its page when that is enough.

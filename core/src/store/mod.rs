@@ -37,8 +37,8 @@ pub(crate) struct Jobs {
     first_plain: Option<u32>,
     /// What segments and records point at, in bytes.
     pointed_at: usize,
-    /// The place in its segment of the job that was found last: a hint.
-    found: Cell<usize>,
+    /// The segment, and the place in it, of the job that was looked at last: a hint.
+    found: Cell<(u32, usize)>,
 }
 
 fn slot_of(segment: u32, label: u8) -> Slot {
@@ -61,7 +61,7 @@ impl Jobs {
             plain: 0,
             first_plain: None,
             pointed_at: 0,
-            found: Cell::new(0),
+            found: Cell::new((0, 0)),
         }
     }
 
@@ -82,10 +82,18 @@ impl Jobs {
 
     /// Where a job is.
     pub(crate) fn find(&self, id: JobId) -> Option<Slot> {
-        let (_, number) = self.by_id.floor(&id)?;
-        let (label, place) = self.segments.get(number)?.find(id, self.found.get())?;
-        self.found.set(place);
-        Some(slot_of(number, label))
+        // Jobs are asked for several times in a row, and in the order of their ids.
+        let (near, place) = self.found.get();
+        let close = self.segments.get(near).and_then(|segment| segment.find_near(id, place)).map(|place| (near, place));
+        let (number, place) = match close {
+            Some(found) => found,
+            None => {
+                let (_, number) = self.by_id.floor(&id)?;
+                (number, self.segments.get(number)?.find(id)?)
+            }
+        };
+        self.found.set((number, place));
+        Some(slot_of(number, self.segments.get(number)?.label(place)?))
     }
 
     #[inline]
@@ -101,9 +109,9 @@ impl Jobs {
     }
 
     pub(crate) fn get(&self, slot: Slot) -> Option<Job<'_>> {
-        let (segment, label) = self.segment(slot)?;
-        let (id, state, record) = segment.look(label)?;
-        let payload = segment.payload(label)?;
+        let (number, label) = split(slot);
+        let (place, id, state, record, payload) = self.segments.get(number)?.view(label)?;
+        self.found.set((number, place));
         let size = payload.len() as u64;
         if record == PLAIN {
             return Some(Job::new(Outline::plain(id, size), payload, Whence::Nowhere));

@@ -80,6 +80,8 @@ impl Entry for Lease {
 pub(crate) struct Order<E> {
     chunks: VecDeque<Chunk<E>>,
     len: usize,
+    /// Not below any key: what comes after it needs no search.
+    high: Key,
 }
 
 /// Jobs by a time.
@@ -103,7 +105,7 @@ fn clamp((time, id): Key) -> Key {
 
 impl<E: Entry> Order<E> {
     pub(crate) fn new() -> Order<E> {
-        Order { chunks: VecDeque::new(), len: 0 }
+        Order { chunks: VecDeque::new(), len: 0, high: (0, JobId::ZERO) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -139,15 +141,16 @@ impl<E: Entry> Order<E> {
         let last = at.saturating_add(1) >= self.chunks.len();
         self.len = self.len.saturating_add(1);
         let Some(chunk) = self.chunks.get_mut(at) else {
+            self.high = key;
             self.chunks.reserve_exact(1);
             self.chunks.push_back(Chunk { low: key, entries: VecDeque::from([entry]) });
             return;
         };
-        let place = match chunk.entries.back() {
-            None => 0,
-            Some(back) if compare(*back, key, jobs).is_lt() => chunk.entries.len(),
-            Some(_) => chunk.entries.partition_point(|entry| compare(*entry, key, jobs).is_lt()),
+        let place = match key > self.high {
+            true => chunk.entries.len(),
+            false => chunk.entries.partition_point(|entry| compare(*entry, key, jobs).is_lt()),
         };
+        self.high = self.high.max(key);
         if chunk.entries.len() < CHUNK {
             chunk.low = if chunk.entries.is_empty() { key } else { chunk.low.min(key) };
             if chunk.entries.len() == chunk.entries.capacity() {
@@ -184,6 +187,7 @@ impl<E: Entry> Order<E> {
         self.len = self.len.saturating_sub(1);
         let (left, room) = (chunk.entries.len(), chunk.entries.capacity());
         if left == 0 && self.len == 0 {
+            self.high = (0, JobId::ZERO);
             if room > KEPT || self.chunks.len() > 1 {
                 self.chunks = VecDeque::new();
             }
@@ -252,7 +256,7 @@ impl<E: Entry> Order<E> {
             for entry in &chunk.entries {
                 let id = jobs.id(entry.slot()).ok_or("an entry about no job")?;
                 let key = (entry.time(jobs), id);
-                if key < chunk.low || before.is_some_and(|before| key <= before) {
+                if key < chunk.low || clamp(key) > self.high || before.is_some_and(|before| key <= before) {
                     return Err("entries out of order".into());
                 }
                 before = Some(key);

@@ -48,6 +48,10 @@ impl Head {
         self.start & 7 == GONE
     }
 
+    fn offset(self) -> (u16, u8, u16) {
+        (self.ms, self.ms_high, self.seq)
+    }
+
     fn label(self) -> u8 {
         self.label & !ON_ITS_OWN
     }
@@ -167,18 +171,22 @@ impl Segment {
         self.heads.get(self.place(label)?).copied().filter(|head| !head.is_gone())
     }
 
-    /// The label of a job. It is looked for first at the place of the one that was found last, and
-    /// after it: jobs are asked for several times in a row, and in the order of their ids.
-    pub(super) fn find(&self, id: JobId, last: usize) -> Option<(u8, usize)> {
+    /// The place in the row of a job that may be at `near` or just after it.
+    pub(super) fn find_near(&self, id: JobId, near: usize) -> Option<usize> {
+        let wanted = self.offset(id)?;
+        let place = self.heads.get(near..)?.iter().take(2).position(|head| head.offset() == wanted)?;
+        near.checked_add(place)
+    }
+
+    /// The place in the row of a job.
+    pub(super) fn find(&self, id: JobId) -> Option<usize> {
         let (ms, high, seq) = self.offset(id)?;
-        let key = |head: &Head| (head.ms_high, head.ms, head.seq);
-        let wanted = (high, ms, seq);
-        let near = self.heads.get(last..).unwrap_or(&[]).iter().take(2).position(|head| key(head) == wanted);
-        let place = match near {
-            Some(near) => last.saturating_add(near),
-            None => self.heads.binary_search_by_key(&wanted, key).ok()?,
-        };
-        self.heads.get(place).filter(|head| !head.is_gone()).map(|head| (head.label(), place))
+        self.heads.binary_search_by_key(&(high, ms, seq), |head| (head.ms_high, head.ms, head.seq)).ok()
+    }
+
+    /// The label of what is at a place in the row.
+    pub(super) fn label(&self, place: usize) -> Option<u8> {
+        self.heads.get(place).filter(|head| !head.is_gone()).map(|head| head.label())
     }
 
     pub(super) fn id(&self, label: u8) -> Option<JobId> {
@@ -191,14 +199,26 @@ impl Segment {
         Some((self.id_of(head), State::from_number((head.start & 7) as u8)?, head.record))
     }
 
-    pub(super) fn payload(&self, label: u8) -> Option<&[u8]> {
+    /// All there is to see of a job: its place, id, state, record, payload.
+    #[inline]
+    pub(super) fn view(&self, label: u8) -> Option<(usize, JobId, State, u32, &[u8])> {
         let place = self.place(label)?;
-        let head = self.heads.get(place)?;
+        let head = *self.heads.get(place)?;
+        let state = State::from_number((head.start & 7) as u8)?;
+        Some((place, self.id_of(head), state, head.record, self.payload(place, head)?))
+    }
+
+    #[inline]
+    fn payload(&self, place: usize, head: Head) -> Option<&[u8]> {
         if head.label & ON_ITS_OWN > 0 {
-            return self.own.iter().find(|(other, _)| *other == label).map(|(_, payload)| &**payload);
+            return self.own.iter().find(|(other, _)| *other == head.label()).map(|(_, payload)| &**payload);
         }
-        let end = place.checked_add(1).and_then(|next| self.heads.get(next)).map_or(self.arena.len(), |next| next.start());
-        self.arena.get(head.start()..end)
+        self.arena.get(head.start()..self.end(place))
+    }
+
+    /// Where the payload of the head at a place ends, if it is in the arena.
+    fn end(&self, place: usize) -> usize {
+        place.checked_add(1).and_then(|next| self.heads.get(next)).map_or(self.arena.len(), |next| next.start())
     }
 
     /// Sets state and record.
@@ -217,7 +237,7 @@ impl Segment {
     pub(super) fn replace(&mut self, label: u8, payload: &[u8]) {
         let Some(place) = self.place(label) else { return };
         let Some(head) = self.heads.get(place).copied() else { return };
-        let end = place.checked_add(1).and_then(|next| self.heads.get(next)).map_or(self.arena.len(), |next| next.start());
+        let end = self.end(place);
         if head.label & ON_ITS_OWN > 0 {
             self.drop_own(label);
             self.put_own(label, payload);
@@ -252,7 +272,7 @@ impl Segment {
     /// Removes a job; its id and record.
     pub(super) fn remove(&mut self, label: u8) -> Option<(JobId, u32)> {
         let place = self.place(label)?;
-        let next = place.checked_add(1).and_then(|next| self.heads.get(next)).map_or(self.arena.len(), |next| next.start());
+        let next = self.end(place);
         let head = self.heads.get_mut(place).filter(|head| !head.is_gone())?;
         head.start |= GONE;
         let gone = *head;
@@ -298,8 +318,7 @@ impl Segment {
         for (place, head) in self.heads.iter().enumerate().filter(|(_, head)| !head.is_gone()) {
             let start = arena.len() as u16;
             if head.label & ON_ITS_OWN == 0 {
-                let end = place.checked_add(1).and_then(|next| self.heads.get(next)).map_or(self.arena.len(), |next| next.start());
-                arena.extend_from_slice(self.arena.get(head.start()..end).unwrap_or(&[]));
+                arena.extend_from_slice(self.arena.get(head.start()..self.end(place)).unwrap_or(&[]));
             }
             heads.push(Head { start: (start << 3) | (head.start & 7), ..*head });
         }
