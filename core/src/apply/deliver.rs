@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{move_to, ttl_at};
+use super::{make_ready, move_to, ttl_at};
 use crate::dedup::Owner;
 use crate::id::JobId;
 use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
@@ -218,20 +218,9 @@ impl Queue {
         let mut any = None;
         while let Some(((at, first), slot)) = self.delayed.first().filter(|(key, _)| *key <= (due, id)) {
             debug_assert!((at, first) <= (due, id));
-            // Placed by the time it was due, however late this comes.
             let ordered = self.head.policy.group_order();
-            any = self.change(slot, |job| {
-                job.state = State::Ready;
-                let due = job.place;
-                match &mut job.more {
-                    // In its group it must not fall behind those that it came before.
-                    Some(more) if ordered && more.group.is_some() && more.token > 0 && more.old_place < due => {
-                        more.back_since = due;
-                        job.place = more.old_place;
-                    }
-                    _ => {}
-                }
-            });
+            // Placed by the time it was due, however late this comes.
+            any = self.change(slot, |job| make_ready(job, job.place, ordered));
         }
         any
     }
@@ -263,9 +252,10 @@ impl Queue {
 
     pub(super) fn set(&mut self, id: JobId, priority: Option<i8>, due: Option<Due>) -> Option<()> {
         let slot = self.find(id, |job| job.state.waits())?;
+        let ordered = self.head.policy.group_order();
         self.change(slot, |job| {
             job.priority = priority.unwrap_or(job.priority);
-            move_to(job, due);
+            move_to(job, due, ordered);
         })
     }
 }

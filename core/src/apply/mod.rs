@@ -4,6 +4,8 @@
 mod deliver;
 mod produce;
 
+use std::cmp::Reverse;
+
 use crate::id::JobId;
 use crate::job::{Job, Slot, State};
 use crate::limits::{DUE_STEPS, MAX_TIME_MS};
@@ -90,14 +92,22 @@ impl Queue {
 
     /// Takes the job out of its order, changes it, and puts it back into the order it then has.
     fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Job)) -> Option<()> {
+        let job = self.jobs.get(slot)?;
+        let (state, group, priority) = (job.state, job.more().group, Reverse(job.priority));
+        let turn = if state == State::Ready { self.groups.turn(group, priority) } else { 0 };
         self.unlink(slot);
         let job = self.jobs.get_mut(slot)?;
         let had_more = job.more.is_some();
         change(job);
+        let stays = state == State::Ready && (job.state, Reverse(job.priority)) == (state, priority);
         if !had_more && job.more.is_some() {
             self.with_more = self.with_more.saturating_add(1);
         }
         self.link(slot);
+        if stays {
+            // It does not come anew, so its turn is what it was.
+            self.groups.set_turn(group, priority, turn);
+        }
         Some(())
     }
 
@@ -127,20 +137,39 @@ impl Queue {
     }
 }
 
+/// Ready at `at`, which is its place. In a group that goes in order (`ordered`), one that a worker
+/// has had must not fall behind those that it came before: its place is the one it had then.
+fn make_ready(job: &mut Job, at: u64, ordered: bool) {
+    job.state = State::Ready;
+    job.place = at;
+    let Some(more) = job.more.as_deref_mut() else { return };
+    let returns = ordered && more.group.is_some() && more.token > 0;
+    if returns {
+        job.place = more.old_place;
+    }
+    more.back_since = if returns && more.old_place < at { at } else { 0 };
+}
+
 /// Gives a waiting job a new time.
-fn move_to(job: &mut Job, due: Option<Due>) {
-    let (state, place) = match due {
+fn move_to(job: &mut Job, due: Option<Due>, ordered: bool) {
+    let at = match due {
         None => return,
-        Some(Due::Ready(at)) => (State::Ready, at),
-        Some(Due::Delayed(at)) => (State::Delayed, at),
+        Some(Due::Ready(at)) => {
+            make_ready(job, at, ordered);
+            at
+        }
+        Some(Due::Delayed(at)) => {
+            (job.state, job.place) = (State::Delayed, at);
+            at
+        }
     };
-    job.state = state;
-    job.place = place;
     if let Some(more) = job.more.as_deref_mut() {
-        more.back_since = 0;
+        if job.state == State::Delayed {
+            more.back_since = 0;
+        }
         // The time to live counts from the first due time.
         if more.ttl_ms > 0 && more.total_deliveries == 0 {
-            more.ttl_at = ttl_at(place, more.ttl_ms);
+            more.ttl_at = ttl_at(at, more.ttl_ms);
         }
     }
 }

@@ -83,7 +83,8 @@ impl Queue {
         self.change(slot, |job| {
             job.payload = payload.into();
             job.priority = priority;
-            move_to(job, due);
+            // It was never delivered, so no order holds it to an old place.
+            move_to(job, due, false);
         })?;
         let key = self.jobs.get(slot)?.more().dedup.clone();
         let owner = key.as_deref().and_then(|key| self.dedup.find(key)).map(|(_, owner)| owner.clone());
