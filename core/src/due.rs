@@ -96,8 +96,9 @@ impl Run<'_, '_> {
         if let Some(step) = self.pause_over() {
             return Some((step, 1));
         }
-        if self.queue.groups.next_idle().is_some_and(|until| until <= now) {
-            return Some((Step::Op(Op::Tidy), room.max(1)));
+        let idle = self.queue.groups.idle(now, DUE_STEPS);
+        if idle > 0 {
+            return Some((Step::Op(Op::Tidy), idle));
         }
         self.retention_step().map(|op| (Step::Op(op), 1))
     }

@@ -95,9 +95,9 @@ impl Group {
 /// Why a group is not served now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barred {
-    /// Until a job of it ends, or a pause.
+    /// Until a job of it ends, or a pause without end.
     ByState,
-    /// Until this time, Unix ms.
+    /// By its rate or a pause, until this time, Unix ms.
     Until(u64),
 }
 
@@ -236,6 +236,12 @@ impl Groups {
         }
     }
 
+    /// How many groups, `max` at most, are without jobs and have no grants that count at `now`.
+    pub(crate) fn idle(&self, now: u64, max: u32) -> u32 {
+        let over = self.idle.iter().take_while(|(until, _)| *until <= now).take(max as usize);
+        over.fold(0, |count, _| count.saturating_add(1))
+    }
+
     /// Forgets some of the groups whose grants do not count any more at `now`.
     pub(crate) fn tidy(&mut self, now: u64, max: u32) -> Option<()> {
         let mut any = None;
@@ -291,12 +297,28 @@ impl Groups {
             return;
         }
         let turn = self.next_turn();
+        self.set_turn(id, priority, turn);
+    }
+
+    /// The turn of a group, or of the jobs without one, at a priority; 0: none is noted.
+    pub(crate) fn turn(&self, id: Option<GroupId>, priority: Reverse<i8>) -> u64 {
+        match id {
+            None => self.bare_turn(priority),
+            Some(id) => self.get(id).and_then(|group| group.ready.get(&priority)).map_or(0, |member| member.turn),
+        }
+    }
+
+    /// Sets a turn; 0 has no effect on a group.
+    pub(crate) fn set_turn(&mut self, id: Option<GroupId>, priority: Reverse<i8>, turn: u64) {
         let Some(id) = id else {
-            self.bare.insert(priority, turn);
+            match turn {
+                0 => self.bare.remove(&priority),
+                turn => self.bare.insert(priority, turn),
+            };
             return;
         };
         let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        let Some(member) = group.ready.get_mut(&priority) else { return };
+        let Some(member) = group.ready.get_mut(&priority).filter(|_| turn > 0) else { return };
         let old = std::mem::replace(&mut member.turn, turn);
         if !group.parked {
             leave_ring(&mut self.rings, priority, old, id);
@@ -331,8 +353,11 @@ impl Groups {
     /// Whether nothing new of a group may be leased at `now`.
     pub(crate) fn barred(&self, id: GroupId, policy: &Policy, now: u64) -> Option<Barred> {
         let group = self.get(id)?;
-        if group.is_full(policy, false) || Pause::on(group.pause.as_ref(), now).is_some() {
+        if group.is_full(policy, false) {
             return Some(Barred::ByState);
+        }
+        if let Some(pause) = Pause::on(group.pause.as_ref(), now) {
+            return Some(pause.until.map_or(Barred::ByState, Barred::Until));
         }
         group.grants.barred_until(now, policy.group_rate()).map(Barred::Until)
     }
@@ -369,8 +394,12 @@ impl Groups {
         (0..self.groups.len()).filter_map(|id| GroupId::try_from(id).ok()).for_each(|id| self.unpark(id));
     }
 
-    /// Groups that are only remembered for their rate: it may be another one now.
+    /// Groups have another rate, or none. One that is set anew begins with no grants known, and
+    /// those that are only remembered for it may have to go.
     pub(crate) fn settle_all(&mut self, policy: &Policy) {
+        if policy.group_rate().is_none() {
+            self.groups.iter_mut().flatten().for_each(|group| group.grants = Grants::default());
+        }
         (0..self.groups.len()).filter_map(|id| GroupId::try_from(id).ok()).for_each(|id| self.settle(id, Some(policy)));
     }
 
@@ -490,16 +519,10 @@ impl Groups {
 
     /// Sets the turns and grants of a group from a snapshot.
     pub(crate) fn set_group(&mut self, id: GroupId, turns: &[(i8, u64)], grants: Grants) {
-        let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let Some(group) = self.get_mut(id) else { return };
         group.grants = grants;
         for (priority, turn) in turns {
-            let priority = Reverse(*priority);
-            let Some(member) = group.ready.get_mut(&priority) else { continue };
-            let old = std::mem::replace(&mut member.turn, *turn);
-            if !group.parked {
-                leave_ring(&mut self.rings, priority, old, id);
-                self.rings.entry(priority).or_default().insert((*turn, id));
-            }
+            self.set_turn(Some(id), Reverse(*priority), *turn);
         }
     }
 

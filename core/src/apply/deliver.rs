@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{move_to, ttl_at, Found};
+use super::{make_ready, move_to, ttl_at, Found};
 use crate::dedup::Owner;
 use crate::id::JobId;
 use crate::job::{Hold, More, Outline, Reason, Settled, Slot, State};
@@ -218,18 +218,9 @@ impl Queue {
         let mut any = None;
         while self.delayed.first_key(&self.jobs).is_some_and(|key| key <= (due, id)) {
             let Some(found) = self.delayed.first().and_then(|first| self.found(first.slot())) else { break };
-            // Placed by the time it was due, however late this comes.
             let ordered = self.head.policy.group_order();
-            any = self.change(&found, |job| {
-                job.state = State::Ready;
-                let due = job.place;
-                let more = &mut job.more;
-                // In its group it must not fall behind those that it came before.
-                if ordered && more.group.is_some() && more.token > 0 && more.old_place < due {
-                    more.back_since = due;
-                    job.place = more.old_place;
-                }
-            });
+            // Placed by the time it was due, however late this comes.
+            any = self.change(&found, |job| make_ready(job, job.place, ordered));
         }
         any
     }
@@ -261,9 +252,10 @@ impl Queue {
 
     pub(super) fn set(&mut self, id: JobId, priority: Option<i8>, due: Option<Due>) -> Option<()> {
         let found = self.find(id, |job| job.state.waits())?;
+        let ordered = self.head.policy.group_order();
         self.change(&found, |job| {
             job.priority = priority.unwrap_or(job.priority);
-            move_to(job, due);
+            move_to(job, due, ordered);
         })
     }
 }

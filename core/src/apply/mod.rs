@@ -4,6 +4,8 @@
 mod deliver;
 mod produce;
 
+use std::cmp::Reverse;
+
 use crate::id::JobId;
 use crate::job::{Facts, Outline, Slot, State};
 use crate::limits::{DUE_STEPS, MAX_TIME_MS};
@@ -109,12 +111,19 @@ impl Queue {
 
     /// Takes the job out of its orders, changes it, and puts it back into those it then has.
     fn change(&mut self, job: &Found, change: impl FnOnce(&mut Facts)) -> Option<()> {
+        let Outline { state, group, priority, .. } = job.outline;
+        let waits_in_turn = state == State::Ready && !self.groups.is_empty();
+        let turn = if waits_in_turn { self.groups.turn(group, Reverse(priority)) } else { 0 };
         self.unlink(job.slot, &job.outline);
         let mut facts = self.jobs.take(job.slot)?;
         change(&mut facts);
         let outline = facts.outline(job.size);
         self.jobs.put_back(job.slot, &mut facts)?;
         self.link(job.slot, &outline);
+        if waits_in_turn && (outline.state, outline.priority) == (state, priority) {
+            // It does not come anew, so its turn is what it was.
+            self.groups.set_turn(group, Reverse(priority), turn);
+        }
         Some(())
     }
 
@@ -156,20 +165,39 @@ struct Found {
     size: u64,
 }
 
-/// Gives a waiting job a new time.
-fn move_to(job: &mut Facts, due: Option<Due>) {
-    let (state, place) = match due {
-        None => return,
-        Some(Due::Ready(at)) => (State::Ready, at),
-        Some(Due::Delayed(at)) => (State::Delayed, at),
-    };
-    job.state = state;
-    job.place = place;
+/// Ready at `at`, which is its place. In a group that goes in order (`ordered`), one that a worker
+/// has had must not fall behind those that it came before: its place is the one it had then.
+fn make_ready(job: &mut Facts, at: u64, ordered: bool) {
+    job.state = State::Ready;
+    job.place = at;
     let more = &mut job.more;
-    more.back_since = 0;
+    let returns = ordered && more.group.is_some() && more.token > 0;
+    if returns {
+        job.place = more.old_place;
+    }
+    more.back_since = if returns && more.old_place < at { at } else { 0 };
+}
+
+/// Gives a waiting job a new time.
+fn move_to(job: &mut Facts, due: Option<Due>, ordered: bool) {
+    let at = match due {
+        None => return,
+        Some(Due::Ready(at)) => {
+            make_ready(job, at, ordered);
+            at
+        }
+        Some(Due::Delayed(at)) => {
+            (job.state, job.place) = (State::Delayed, at);
+            at
+        }
+    };
+    let more = &mut job.more;
+    if job.state == State::Delayed {
+        more.back_since = 0;
+    }
     // The time to live counts from the first due time.
     if more.ttl_ms > 0 && more.total_deliveries == 0 {
-        more.ttl_at = ttl_at(place, more.ttl_ms);
+        more.ttl_at = ttl_at(at, more.ttl_ms);
     }
 }
 

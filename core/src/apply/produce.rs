@@ -68,14 +68,16 @@ impl Queue {
     pub(super) fn replace(&mut self, id: JobId, priority: i8, due: Option<Due>, window_ms: u64, payload: &[u8], now: u64) -> Option<()> {
         let mut found = self.find(id, |job| job.state.waits() && job.last_delivered_at == 0)?;
         let slot = found.slot;
-        self.unlink(slot, &found.outline);
         self.jobs.replace(slot, payload);
+        if let Some(bytes) = self.bytes.get_mut(found.outline.state as usize) {
+            *bytes = bytes.saturating_sub(found.outline.bytes).saturating_add(payload.len() as u64);
+        }
         found.size = payload.len() as u64;
         found.outline.bytes = found.size;
-        self.link(slot, &found.outline);
         self.change(&found, |job| {
             job.priority = priority;
-            move_to(job, due);
+            // It was never delivered, so no order holds it to an old place.
+            move_to(job, due, false);
         })?;
         let key = self.jobs.get(slot)?.more().dedup.clone();
         let owner = key.as_deref().and_then(|key| self.dedup.find(key)).map(|(_, owner)| owner.clone());

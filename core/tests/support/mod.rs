@@ -133,7 +133,8 @@ impl Driver {
             }
         };
         if let Outcome::Wait(code) = outcome {
-            self.waiter = Waiter::new(&request, code);
+            // WAIT blocks as well, but takes nothing.
+            self.waiter = Waiter::new(&request, code).or_else(|| self.waiter.take());
         }
         Ok(outcome)
     }
