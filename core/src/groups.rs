@@ -278,12 +278,12 @@ impl Groups {
         }
     }
 
-    pub(crate) fn remove_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot, stored: &Jobs) {
-        self.all.remove(key, slot, stored);
+    pub(crate) fn remove_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot) {
+        self.all.remove(key, slot);
         let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let (priority, place, job) = key;
         let Some(member) = group.ready.get_mut(&priority) else { return };
-        member.jobs.remove((place, job), slot, stored);
+        member.jobs.remove((place, job), slot);
         if member.jobs.is_empty() {
             let turn = member.turn;
             group.ready.remove(&priority);

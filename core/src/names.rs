@@ -120,11 +120,11 @@ impl Names {
         }
     }
 
-    /// A lease has ended, or is about to change: its job still says when it began.
+    /// A lease has ended that began at the time of the key.
     pub(crate) fn unlease(&mut self, id: NameId, key: Key, slot: Slot, jobs: &Jobs) {
         let Some(name) = self.names.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let was_first = name.leases.first().is_some_and(|first| first.slot() == slot);
-        name.leases.remove(key, slot, jobs);
+        name.leases.remove(key, slot);
         if was_first {
             let after = name.leases.first().map(|first| first.time(jobs));
             if after != Some(key.0) {

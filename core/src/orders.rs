@@ -27,7 +27,7 @@ impl Way {
     fn order(self, order: &mut ByTime, key: Key, slot: Slot, jobs: &Jobs) {
         match self {
             Way::In => order.insert(key, slot, jobs),
-            Way::Out => order.remove(key, slot, jobs),
+            Way::Out => order.remove(key, slot),
         }
     }
 }
@@ -49,14 +49,40 @@ impl Policy {
 }
 
 impl Queue {
-    /// Puts a job into the orders of its state.
+    /// Puts a new job into the orders of its state.
     pub(crate) fn link(&mut self, slot: Slot, job: &Outline) {
         self.move_job(slot, job, Way::In);
+        self.move_lease(slot, job, Way::In);
     }
 
-    /// Takes a job out of the orders of its state, before anything about it changes.
+    /// Takes a job out of the orders of its state.
     pub(crate) fn unlink(&mut self, slot: Slot, job: &Outline) {
         self.move_job(slot, job, Way::Out);
+        self.move_lease(slot, job, Way::Out);
+    }
+
+    /// Moves a job that has changed from the orders it was in to those it belongs in.
+    pub(crate) fn relink(&mut self, slot: Slot, before: &Outline, job: &Outline) {
+        let lease = |job: &Outline| (job.state, job.consumer, job.last_delivered_at);
+        let same_lease = lease(before) == lease(job);
+        self.move_job(slot, before, Way::Out);
+        if !same_lease {
+            self.move_lease(slot, before, Way::Out);
+        }
+        self.move_job(slot, job, Way::In);
+        if !same_lease {
+            self.move_lease(slot, job, Way::In);
+        }
+    }
+
+    /// A lease among those of its consumer.
+    fn move_lease(&mut self, slot: Slot, job: &Outline, way: Way) {
+        let Some(consumer) = job.consumer.filter(|_| job.state == State::Leased) else { return };
+        let key = (job.last_delivered_at, job.id);
+        match way {
+            Way::In => self.names.lease(consumer, key, slot, &self.jobs),
+            Way::Out => self.names.unlease(consumer, key, slot, &self.jobs),
+        }
     }
 
     fn move_job(&mut self, slot: Slot, job: &Outline, way: Way) {
@@ -76,7 +102,7 @@ impl Queue {
                         way.order(&mut self.ready.since, (since.unwrap_or(key.1), id), slot, jobs);
                         match way {
                             Way::In => self.groups.insert_ready(group, key, slot, jobs),
-                            Way::Out => self.groups.remove_ready(group, key, slot, jobs),
+                            Way::Out => self.groups.remove_ready(group, key, slot),
                         }
                     }
                     None => {
@@ -86,7 +112,7 @@ impl Queue {
                         match way {
                             _ if job.plain => {}
                             Way::In => self.ready.insert(key, since, slot, jobs),
-                            Way::Out => self.ready.remove(key, since, slot, jobs),
+                            Way::Out => self.ready.remove(key, since, slot),
                         }
                     }
                 }
@@ -106,13 +132,6 @@ impl Queue {
                 way.order(&mut self.leased, (job.until, id), slot, jobs);
                 if let Some(group) = job.group {
                     self.groups.count_leased(group, into);
-                }
-                if let Some(consumer) = job.consumer {
-                    let key = (job.last_delivered_at, id);
-                    match way {
-                        Way::In => self.names.lease(consumer, key, slot, jobs),
-                        Way::Out => self.names.unlease(consumer, key, slot, jobs),
-                    }
                 }
             }
             State::Dead => {

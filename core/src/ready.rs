@@ -32,10 +32,10 @@ impl Lanes {
         self.len = self.len.saturating_add(1);
     }
 
-    pub(crate) fn remove(&mut self, (priority, place, id): ReadyKey, slot: Slot, jobs: &Jobs) {
+    pub(crate) fn remove(&mut self, (priority, place, id): ReadyKey, slot: Slot) {
         let Some(lane) = self.lanes.get_mut(&priority) else { return };
         let before = lane.len();
-        lane.remove((place, id), slot, jobs);
+        lane.remove((place, id), slot);
         self.len = self.len.saturating_sub(before.saturating_sub(lane.len()));
         if lane.is_empty() {
             self.lanes.remove(&priority);
@@ -126,12 +126,12 @@ impl Ready {
         }
     }
 
-    pub(crate) fn remove(&mut self, key: ReadyKey, since: Option<u64>, slot: Slot, jobs: &Jobs) {
+    pub(crate) fn remove(&mut self, key: ReadyKey, since: Option<u64>, slot: Slot) {
         match since {
-            None => self.moved.remove(key, slot, jobs),
+            None => self.moved.remove(key, slot),
             Some(since) => {
-                self.back.remove(key, slot, jobs);
-                self.since.remove((since, key.2), slot, jobs);
+                self.back.remove(key, slot);
+                self.since.remove((since, key.2), slot);
             }
         }
     }

@@ -109,17 +109,16 @@ impl Queue {
         }
     }
 
-    /// Takes the job out of its orders, changes it, and puts it back into those it then has.
+    /// Changes a job, and moves it to the orders that it then belongs in.
     fn change(&mut self, job: &Found, change: impl FnOnce(&mut Facts)) -> Option<()> {
         let Outline { state, group, priority, .. } = job.outline;
         let waits_in_turn = state == State::Ready && !self.groups.is_empty();
         let turn = if waits_in_turn { self.groups.turn(group, Reverse(priority)) } else { 0 };
-        self.unlink(job.slot, &job.outline);
         let mut facts = self.jobs.take(job.slot)?;
         change(&mut facts);
         let outline = facts.outline(job.size);
         self.jobs.put_back(job.slot, &mut facts)?;
-        self.link(job.slot, &outline);
+        self.relink(job.slot, &job.outline, &outline);
         if waits_in_turn && (outline.state, outline.priority) == (state, priority) {
             // It does not come anew, so its turn is what it was.
             self.groups.set_turn(group, Reverse(priority), turn);

@@ -26,6 +26,8 @@ pub(crate) trait Entry: Copy {
     fn new(time: u64, slot: Slot) -> Self;
     fn slot(self) -> Slot;
     fn time(self, jobs: &Jobs) -> u64;
+    /// The place of a job in a run of entries.
+    fn place(entries: &VecDeque<Self>, time: u64, slot: Slot) -> Option<usize>;
 }
 
 /// With the time it is ordered by.
@@ -48,6 +50,11 @@ impl Entry for Timed {
     #[inline]
     fn time(self, _: &Jobs) -> u64 {
         self.at()
+    }
+    fn place(entries: &VecDeque<Timed>, time: u64, slot: Slot) -> Option<usize> {
+        let first = entries.partition_point(|entry| entry.at() < time);
+        let place = entries.range(first..).position(|entry| entry.slot == slot.to_le_bytes())?;
+        first.checked_add(place)
     }
 }
 
@@ -72,6 +79,9 @@ impl Entry for Lease {
     }
     fn time(self, jobs: &Jobs) -> u64 {
         jobs.delivered_at(self.0)
+    }
+    fn place(entries: &VecDeque<Lease>, _: u64, slot: Slot) -> Option<usize> {
+        entries.iter().position(|entry| entry.0 == slot)
     }
 }
 
@@ -175,14 +185,14 @@ impl<E: Entry> Order<E> {
         self.chunks.insert(after, Chunk { low: first.unwrap_or(key), entries: upper });
     }
 
-    /// Takes a job out.
-    pub(crate) fn remove(&mut self, key: Key, slot: Slot, jobs: &Jobs) {
+    /// Takes a job out. It asks no job for anything: most of them are not in the processor's cache.
+    pub(crate) fn remove(&mut self, key: Key, slot: Slot) {
         let key = clamp(key);
         let front = self.first().is_some_and(|first| first.slot() == slot);
         let at = if front { 0 } else { self.chunk_of(key) };
         let Some(chunk) = self.chunks.get_mut(at) else { return };
-        let place = if front { Ok(0) } else { chunk.entries.binary_search_by(|entry| compare(*entry, key, jobs)) };
-        let Ok(place) = place else { return };
+        let place = if front { Some(0) } else { E::place(&chunk.entries, key.0, slot) };
+        let Some(place) = place else { return };
         chunk.entries.remove(place);
         self.len = self.len.saturating_sub(1);
         let (left, room) = (chunk.entries.len(), chunk.entries.capacity());
