@@ -100,6 +100,10 @@ impl Run {
                         // Some events are years ahead: whoever goes there sees no others.
                         event.filter(|at| *at < now + 100_000).unwrap_or(now).saturating_add_signed(ms)
                     }
+                    Jump::ToLate(ms) => {
+                        let slots = self.world.queue.iter().flat_map(|queue| queue.schedules.values()).filter_map(|schedule| schedule.next);
+                        slots.min().filter(|at| *at < now + 1_000_000).map_or(now, |at| (at + 60_000).max(now).saturating_add_signed(ms))
+                    }
                 };
                 self.driver.at(self.world.now);
             }
