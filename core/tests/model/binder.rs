@@ -1,7 +1,7 @@
 //! Which jobs, tokens and times a step is about: chosen from what there is when it runs.
 
 use super::job::Token;
-use super::op::{Among, Binder, Id, Op, Plan, State, Twist};
+use super::op::{Again, Among, Binder, Id, Op, Plan, State, Twist};
 use super::verbs::World;
 use crate::support::START;
 
@@ -18,10 +18,14 @@ impl History {
     /// What is to be said again is what was said last.
     pub fn say_again(&mut self, op: &mut Op) {
         let Op::Schedule { name, plan, again } = op else { return };
-        match &self.said {
-            Some(said) if *again => (*name, *plan) = said.clone(),
-            _ => self.said = Some((name.clone(), plan.clone())),
+        if let (Some(said), Again::Slots | Again::All) = (&self.said, &again) {
+            let payload = plan.payload.clone();
+            (*name, *plan) = said.clone();
+            if *again == Again::Slots {
+                plan.payload = payload;
+            }
         }
+        self.said = Some((name.clone(), plan.clone()));
     }
 }
 

@@ -176,13 +176,14 @@ impl Reference {
         self.notes.seen.extend(seen);
     }
 
-    /// Groups that are barred by their rate alone, and until when.
+    /// When the rate of a group opens again, and whether that is all that something ready waits for.
     pub fn doors(&self, now: u64) -> Vec<(u64, bool)> {
-        let until = |name: &Vec<u8>| match self.closed(Some(name), now) {
-            Some(Closed::RateUntil(at)) => Some((at, self.of_group(name).any(|job| job.state == State::Ready))),
-            _ => None,
+        let door = |(name, group): (&Vec<u8>, &Group)| {
+            let at = reopens(&group.grants, self.policy.group_rate, now)?;
+            let alone = self.closed(Some(name), now) == Some(Closed::RateUntil(at));
+            Some((at, alone && self.of_group(name).any(|job| job.state == State::Ready)))
         };
-        self.groups.keys().filter_map(until).collect()
+        self.groups.iter().filter_map(door).collect()
     }
 
     fn is_needed(&self, name: &[u8]) -> bool {

@@ -121,6 +121,15 @@ impl Missed {
     }
 }
 
+/// How much of the last SCHEDULE is said again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    Nothing,
+    /// All but the payload.
+    Slots,
+    All,
+}
+
 /// What SCHEDULE says after the name.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -256,8 +265,7 @@ pub enum Op {
     Trim { by: &'static str, bound: u64, count: Option<u64> },
     Pause { side: Side, for_ms: Option<u64>, reason: Option<Vec<u8>> },
     Resume { side: Side },
-    /// `again`: whatever the last one said.
-    Schedule { name: Vec<u8>, plan: Plan, again: bool },
+    Schedule { name: Vec<u8>, plan: Plan, again: Again },
     Unschedule { names: Vec<Vec<u8>> },
     Schedules,
     Groups { after: Option<Vec<u8>>, count: Option<u64> },

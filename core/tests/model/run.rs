@@ -100,6 +100,10 @@ impl Run {
                         // Some events are years ahead: whoever goes there sees no others.
                         event.filter(|at| *at < now + 100_000).unwrap_or(now).saturating_add_signed(ms)
                     }
+                    Jump::ToLate(ms) => {
+                        let slots = self.world.queue.iter().flat_map(|queue| queue.schedules.values()).filter_map(|schedule| schedule.next);
+                        slots.min().filter(|at| *at < now + 1_000_000).map_or(now, |at| (at + 60_000).max(now).saturating_add_signed(ms))
+                    }
                 };
                 self.driver.at(self.world.now);
             }
@@ -238,7 +242,7 @@ impl Run {
         if reference.held(now) != "groups" {
             return Ok(());
         }
-        let opens = reference.doors(now).into_iter().filter(|(_, has_ready)| *has_ready).map(|(at, _)| at).min();
+        let opens = reference.doors(now).into_iter().filter(|(_, awaited)| *awaited).map(|(at, _)| at).min();
         let next = queue.next_event(now, 0);
         if opens.is_some_and(|at| next.is_none_or(|next| next > at)) {
             return Err(format!("a group may be served again at {opens:?}, but the next look is at {next:?}"));
@@ -379,13 +383,14 @@ impl Run {
                 return Err("an empty page in the middle".to_string());
             }
             cursor.clone_from(next);
-            // What a removal lets in may be shown or not: only those that let nothing in.
+            // What a removal lets in may be shown or not: only those that let nothing in. A client
+            // that blocks may get the place of a leased one.
             let choice = Choice { world: &self.world, history: &self.history };
             let lets_in = |pick: &IdPick| {
                 let id = choice.id(pick.among, pick.pick);
                 self.world.queue.as_ref().is_some_and(|queue| queue.keys.iter().any(|key| key.owner == id && key.held.is_some()))
             };
-            if let Some(id) = removals.pop().filter(|pick| !lets_in(pick)) {
+            if let Some(id) = removals.pop().filter(|pick| self.waiting.is_none() && !lets_in(pick)) {
                 self.command(&mut Op::Del { ids: vec![id] }, 0)?;
             }
         }
@@ -399,8 +404,8 @@ impl Run {
         let Some(queue) = &self.driver.queue else { return Err("there should be a queue".to_string()) };
         let now = self.world.now;
         let next = queue.next_event(now, 0).map(|at| at.max(now));
-        // A group that LEASE has met in vain is looked at again when its rate lets it; that is no
-        // part of the queue, and not kept over a restart.
+        // A group that LEASE has met in vain is looked at again when its rate lets it, needed or
+        // not; that is no part of the queue, and not kept over a restart.
         if !reference.doors(now).iter().any(|(at, _)| next == Some(*at) && reference.next_event(now).is_none_or(|other| other > *at)) {
             same("when time alone changes something", &reference.next_event(now), &next)?;
         }

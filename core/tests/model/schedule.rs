@@ -155,6 +155,9 @@ impl Reference {
             if slot.is_none() {
                 self.notes.seen.push(if schedule.said.missed == Missed::All { "slots: a thousand in a row" } else { "slots: skipped" });
             }
+            if slot.is_some_and(|slot| now - slot == LATE_MS) && schedule.said.missed == Missed::Skip {
+                self.notes.seen.push("slots: just not skipped");
+            }
             let (mut made, mut refused) = (schedule.made, schedule.refused);
             if let Some(slot) = slot {
                 match self.make_slot(now, slot, &name, &schedule.said, barred) {

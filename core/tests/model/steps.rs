@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-use super::op::{Among, Dedup, IdPick, LeaseOptions, Op, RedriveMany, Setting, Side, State};
+use super::op::{Again, Among, Dedup, IdPick, LeaseOptions, Op, RedriveMany, Setting, Side, State};
 use super::spell::Words;
 use super::values::*;
 
@@ -39,6 +39,8 @@ pub enum Jump {
     By(i64),
     /// To when time alone changes something, and so many ms further.
     ToEvent(i64),
+    /// To when the next slot is a minute late, and so many ms further.
+    ToLate(i64),
 }
 
 /// What is wrong with the arguments.
@@ -199,8 +201,9 @@ fn op(focus: Focus) -> BoxedStrategy<Op> {
         1 => Just(Op::Groups { after: None, count: None }),
     ]
     .boxed();
+    let again = prop_oneof![6 => Just(Again::Nothing), 3 => Just(Again::All), 2 => Just(Again::Slots)];
     let scheduling = prop_oneof![
-        6 => (schedule_name(), plan(focus.grouped), prop::bool::weighted(0.4)).prop_map(|(name, plan, again)| Op::Schedule { name, plan, again }),
+        6 => (schedule_name(), plan(focus.grouped), again).prop_map(|(name, plan, again)| Op::Schedule { name, plan, again }),
         1 => vec(schedule_name(), 1..3).prop_map(|names| Op::Unschedule { names }),
         3 => Just(Op::Schedules),
     ]
@@ -229,6 +232,7 @@ fn jump() -> impl Strategy<Value = Jump> {
         1 => (0..4_000_000i64).prop_map(Jump::By),
         1 => (-20_000..0i64).prop_map(Jump::By),
         6 => (-1..2i64).prop_map(Jump::ToEvent),
+        1 => (0..2i64).prop_map(Jump::ToLate),
     ]
 }
 
@@ -258,7 +262,7 @@ pub fn steps(focus: Focus) -> impl Strategy<Value = Vec<Step>> {
     (first, groups, schedules, vec(one, 20..200)).prop_map(|(settings, groups, schedules, steps)| {
         let settings = each_once([groups, settings.unwrap_or_default()].concat());
         let create = if settings.is_empty() { None } else { Some(Step::Run(Op::Create { settings }, 0)) };
-        let schedules = schedules.into_iter().map(|(name, plan)| Step::Run(Op::Schedule { name, plan, again: false }, 0));
+        let schedules = schedules.into_iter().map(|(name, plan)| Step::Run(Op::Schedule { name, plan, again: Again::Nothing }, 0));
         create.into_iter().chain(schedules).chain(steps).collect()
     })
 }
