@@ -257,7 +257,7 @@ impl Jobs {
 
     /// The last job is gone: what is kept is small.
     fn let_go(&mut self) {
-        if self.segments.bytes() > 4 << 10 {
+        if !self.segments.is_small() {
             let last = self.last;
             let records = std::mem::replace(&mut self.records, Slab::new());
             *self = Jobs { last, records, ..Jobs::new() };

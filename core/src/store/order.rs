@@ -90,8 +90,6 @@ impl Entry for Lease {
 pub(crate) struct Order<E> {
     chunks: VecDeque<Chunk<E>>,
     len: usize,
-    /// Not below any key: what comes after it needs no search.
-    high: Key,
 }
 
 /// Jobs by a time.
@@ -102,6 +100,8 @@ struct Chunk<E> {
     /// Not above the first key, above every key of the chunk before: the search needs no look
     /// into the chunks.
     low: Key,
+    /// Not below any key: what comes after it needs no search.
+    high: Key,
     entries: VecDeque<E>,
 }
 
@@ -115,7 +115,7 @@ fn clamp((time, id): Key) -> Key {
 
 impl<E: Entry> Order<E> {
     pub(crate) fn new() -> Order<E> {
-        Order { chunks: VecDeque::new(), len: 0, high: (0, JobId::ZERO) }
+        Order { chunks: VecDeque::new(), len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -151,18 +151,20 @@ impl<E: Entry> Order<E> {
         let last = at.saturating_add(1) >= self.chunks.len();
         self.len = self.len.saturating_add(1);
         let Some(chunk) = self.chunks.get_mut(at) else {
-            self.high = key;
             self.chunks.reserve_exact(1);
-            self.chunks.push_back(Chunk { low: key, entries: VecDeque::from([entry]) });
+            self.chunks.push_back(Chunk { low: key, high: key, entries: VecDeque::from([entry]) });
             return;
         };
-        let place = match key > self.high {
+        let place = match key > chunk.high {
             true => chunk.entries.len(),
             false => chunk.entries.partition_point(|entry| compare(*entry, key, jobs).is_lt()),
         };
-        self.high = self.high.max(key);
+        chunk.high = chunk.high.max(key);
         if chunk.entries.len() < CHUNK {
-            chunk.low = if chunk.entries.is_empty() { key } else { chunk.low.min(key) };
+            if chunk.entries.is_empty() {
+                (chunk.low, chunk.high) = (key, key);
+            }
+            chunk.low = chunk.low.min(key);
             if chunk.entries.len() == chunk.entries.capacity() {
                 // 4, 16, 64, a chunk.
                 chunk.entries.reserve_exact(chunk.entries.len().saturating_mul(3).clamp(4, CHUNK.saturating_sub(chunk.entries.len())));
@@ -172,9 +174,10 @@ impl<E: Entry> Order<E> {
         }
         let after = at.saturating_add(1);
         if place == CHUNK && last {
-            self.chunks.push_back(Chunk { low: key, entries: VecDeque::from([entry]) });
+            self.chunks.push_back(Chunk { low: key, high: key, entries: VecDeque::from([entry]) });
             return;
         }
+        let high = chunk.high;
         let mut upper = chunk.entries.split_off(CHUNK / 2);
         chunk.low = chunk.low.min(key);
         let first = upper.front().and_then(|first| Some((first.time(jobs), jobs.id(first.slot())?)));
@@ -182,7 +185,7 @@ impl<E: Entry> Order<E> {
             Some(place) if place > 0 => upper.insert(place, entry),
             _ => chunk.entries.insert(place, entry),
         }
-        self.chunks.insert(after, Chunk { low: first.unwrap_or(key), entries: upper });
+        self.chunks.insert(after, Chunk { low: first.unwrap_or(key), high, entries: upper });
     }
 
     /// Takes a job out. It asks no job for anything: most of them are not in the processor's cache.
@@ -197,7 +200,6 @@ impl<E: Entry> Order<E> {
         self.len = self.len.saturating_sub(1);
         let (left, room) = (chunk.entries.len(), chunk.entries.capacity());
         if left == 0 && self.len == 0 {
-            self.high = (0, JobId::ZERO);
             if room > KEPT || self.chunks.len() > 1 {
                 self.chunks = VecDeque::new();
             }
@@ -217,6 +219,7 @@ impl<E: Entry> Order<E> {
         }
         let Some(mut taken) = self.chunks.remove(next) else { return };
         if let Some(chunk) = self.chunks.get_mut(at) {
+            chunk.high = taken.high;
             chunk.entries.append(&mut taken.entries);
             chunk.entries.shrink_to(CHUNK / 2);
         }
@@ -266,7 +269,7 @@ impl<E: Entry> Order<E> {
             for entry in &chunk.entries {
                 let id = jobs.id(entry.slot()).ok_or("an entry about no job")?;
                 let key = (entry.time(jobs), id);
-                if key < chunk.low || clamp(key) > self.high || before.is_some_and(|before| key <= before) {
+                if key < chunk.low || clamp(key) > chunk.high || before.is_some_and(|before| key <= before) {
                     return Err("entries out of order".into());
                 }
                 before = Some(key);

@@ -106,6 +106,15 @@ impl<T> Slab<T> {
         items.saturating_mul(std::mem::size_of::<Option<T>>()).saturating_add(row)
     }
 
+    /// Whether it has hardly any room, taken or free.
+    pub(crate) fn is_small(&self) -> bool {
+        match &self.pages[..] {
+            [] => true,
+            [page] => page.items.capacity() <= 4,
+            _ => false,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
