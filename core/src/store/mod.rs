@@ -5,8 +5,12 @@ mod record;
 mod segment;
 mod slab;
 mod sorted;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use order::{ByTime, Entry, Key, Lease, Order};
+#[cfg(test)]
+use order::Timed;
 pub(crate) use sorted::Sorted;
 
 use std::cell::Cell;
