@@ -11,6 +11,7 @@ mod harness;
 mod binary;
 mod blocking;
 mod blocking_keys;
+mod cluster;
 mod corrupt;
 mod counting;
 mod crash;

@@ -1,11 +1,13 @@
 //! What the tests stand on: real servers, a client, and the checks that end every test.
 
 mod client;
+mod cluster;
 mod reply;
 mod scene;
 mod server;
 mod stock;
 
+pub use cluster::Cluster;
 pub use client::{ids, jobs, wait_until, Client, Job};
 pub use reply::{Fields, Reply};
 pub use scene::{check_equal, Scene};

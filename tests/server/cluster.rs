@@ -1,0 +1,158 @@
+//! Queues in a cluster: their slots move, their nodes change sides.
+
+use crate::harness::{jobs, wait_until, Client, Cluster, Job, Server};
+
+const Q: &str = "{w}jobs";
+const IDLE: &str = "{w}idle";
+
+/// A queue in all states, and the leases that are out.
+struct Load {
+    leases: Vec<Job>,
+    slot: i64,
+}
+
+#[track_caller]
+fn load(cluster: &Cluster) -> Load {
+    cluster.run(&format!("RQ.CREATE {Q} LEASE 36000000 KEEPDONE 100 JITTER none"));
+    for chunk in 0..30 {
+        let payloads: Vec<String> = (0..100).map(|n| format!("j{chunk}-{n}")).collect();
+        cluster.run(&format!("RQ.MPUSH {Q} 100 {}", payloads.join(" ")));
+        cluster.run(&format!("RQ.MPUSH {Q} 100 {} DELAY 36000000 PRIORITY 3", payloads.join(" ")));
+    }
+    let leases = jobs(&cluster.run(&format!("RQ.LEASE {Q} w COUNT 2500")));
+    let dead: Vec<String> = leases[..10].iter().map(Job::to_string).collect();
+    cluster.run(&format!("RQ.NACK {Q} {} DEAD ERROR no", dead.join(" ")));
+    let done: Vec<String> = leases[10..20].iter().map(Job::to_string).collect();
+    cluster.run(&format!("RQ.ACK {Q} {} RESULT yes", done.join(" ")));
+    Load { leases: leases[20..].to_vec(), slot: cluster.run(&format!("CLUSTER KEYSLOT {Q}")).int() }
+}
+
+/// After the move: the workers' tokens are good, all jobs are there, and time goes on by itself.
+#[track_caller]
+fn check(cluster: &Cluster, load: &Load, digest: &str) {
+    let owner = &cluster.nodes[cluster.owner(load.slot).expect("somebody serves it")];
+    assert_eq!(owner.digest(Q), digest);
+    for job in [&load.leases[0], &load.leases[load.leases.len() - 1]] {
+        assert_eq!(owner.codes(format!("RQ.ACK {Q} {job}")), [1]);
+        assert_eq!(owner.codes(format!("RQ.ACK {Q} {job}")), [1], "and once more, since it is kept");
+    }
+    assert_eq!(owner.codes(format!("RQ.ACK {Q} {} {}", load.leases[1].id, load.leases[1].token - 1)), [0]);
+    let worker = block(owner, &format!("RQ.LEASE {IDLE} w BLOCK 0"));
+    owner.run(format!("RQ.PUSH {IDLE} due DELAY 300"));
+    assert_eq!(jobs(&worker.reply())[0].text(), "due", "with nobody calling");
+}
+
+fn block(server: &Server, line: &str) -> Client {
+    let blocked = server.blocked();
+    let worker = server.client();
+    worker.send_line(line);
+    server.wait_blocked(blocked + 1);
+    worker
+}
+
+/// A worker that waits for a queue whose slot goes away is told where to.
+#[track_caller]
+fn is_sent_on(worker: &Client) {
+    let reply = worker.reply();
+    let told = ["MOVED ", "UNBLOCKED "].iter().any(|word| reply.error().starts_with(word));
+    assert!(told, "{reply:?}");
+}
+
+#[test]
+fn a_slot_is_moved_key_by_key() {
+    let cluster = Cluster::start(2, 0);
+    let load = load(&cluster);
+    let from = cluster.owner(load.slot).expect("somebody serves it");
+    let to = 1 - from;
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[to]);
+    let digest = source.digest(Q);
+    let worker = block(source, &format!("RQ.LEASE {IDLE} w BLOCK 0"));
+    target.run(format!("CLUSTER SETSLOT {} IMPORTING {}", load.slot, cluster.id(from)));
+    source.run(format!("CLUSTER SETSLOT {} MIGRATING {}", load.slot, cluster.id(to)));
+    source.run(format!("MIGRATE 127.0.0.1 {} {Q} 0 60000", target.port));
+    // What is there still is served there, what is gone is asked for elsewhere.
+    assert!(source.error(format!("RQ.LEN {Q}")).starts_with("ASK "));
+    assert_eq!(cluster.run(&format!("RQ.LEN {Q} DEAD")), 10);
+    for node in [target, source] {
+        node.run(format!("CLUSTER SETSLOT {} NODE {}", load.slot, cluster.id(to)));
+    }
+    cluster.wait_owner(load.slot, to);
+    is_sent_on(&worker);
+    check(&cluster, &load, &digest);
+    assert_eq!(source.run("DBSIZE"), 0);
+}
+
+/// Valkey 9 and Redis 8.4 move a slot in one go, with writes going on.
+#[test]
+fn a_slot_is_moved_at_once_under_load() {
+    let cluster = Cluster::start(2, 0);
+    let node = &cluster.nodes[0];
+    let atomic = match (node.is_valkey(), node.version()) {
+        (true, version) => version >= (9, 0),
+        (false, version) => version >= (8, 4),
+    };
+    if !atomic {
+        return;
+    }
+    let load = load(&cluster);
+    let from = cluster.owner(load.slot).expect("somebody serves it");
+    let to = 1 - from;
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[to]);
+    let worker = block(source, &format!("RQ.LEASE {IDLE} w BLOCK 0"));
+    let slot = load.slot;
+    if node.is_valkey() {
+        source.run(format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", cluster.id(to)));
+    } else {
+        target.run(format!("CLUSTER MIGRATION IMPORT {slot} {slot}"));
+    }
+    // Producers and workers go on all the while.
+    let before = cluster.run(&format!("RQ.INFO {Q}")).fields().ints(["pushed-total", "acked-total"]);
+    let (mut pushed, mut acked) = (0, 0);
+    wait_until("the move", || {
+        for _ in 0..20 {
+            let push = cluster.run(&format!("RQ.PUSH {Q} more"));
+            assert!(!push.is_error(), "{push:?}");
+            pushed += 1;
+            let job = jobs(&cluster.run(&format!("RQ.LEASE {Q} v"))).remove(0);
+            assert_eq!(cluster.run(&format!("RQ.ACK {Q} {job}")).ints(), [1]);
+            acked += 1;
+        }
+        cluster.owner(slot) == Some(to)
+    });
+    cluster.wait_owner(slot, to);
+    is_sent_on(&worker);
+    let after = cluster.run(&format!("RQ.INFO {Q}")).fields().ints(["pushed-total", "acked-total"]);
+    assert_eq!(after, [before[0] + pushed, before[1] + acked], "each of them counts, and once");
+    check(&cluster, &load, &target.digest(Q));
+    wait_until("the source's letting go", || source.run("DBSIZE") == 0);
+}
+
+#[test]
+fn a_replica_takes_over_by_hand() {
+    let cluster = Cluster::start(3, 1);
+    let load = load_on(&cluster, 0);
+    let replica = &cluster.nodes[3];
+    let primary = &cluster.nodes[0];
+    let worker = block(primary, &format!("RQ.LEASE {IDLE} w BLOCK 0"));
+    let digest = primary.digest(Q);
+    wait_until("the replica's offset", || {
+        replica.server_info("replication")["slave_repl_offset"] == primary.server_info("replication")["master_repl_offset"].text()
+    });
+    replica.run("CLUSTER FAILOVER");
+    cluster.wait_owner(load.slot, 3);
+    is_sent_on(&worker);
+    wait_until("the old primary's new side", || primary.server_info("replication")["role"] == "slave");
+    check(&cluster, &load, &digest);
+    wait_until("the old primary's link", || primary.server_info("replication")["master_link_status"] == "up");
+    wait_until("the same on both", || {
+        primary.run("READONLY");
+        primary.digest(Q) == replica.digest(Q)
+    });
+}
+
+/// The same, with the slot on a certain node.
+fn load_on(cluster: &Cluster, node: usize) -> Load {
+    let load = load(cluster);
+    assert_eq!(cluster.owner(load.slot), Some(node), "choose another tag");
+    load
+}
