@@ -54,58 +54,54 @@ impl Ledger {
             rule(!paused, || "pushing is paused".to_string())?;
         }
         self.due(now, !step.hold && !reaps);
-        let dropped = self.drop_what_is_gone(step, views);
+        self.drop_what_is_gone(step, views);
         let told = told(call, step);
-        self.adopt_all(views, &told, now)?;
+        // Some were made before the request's own work, some by it or after it.
+        self.adopt_all(views, told.first().copied(), now)?;
         if let Some(call) = call {
-            self.accept(call, reply, step, live)?;
+            self.accept(call, reply, step, views, live)?;
         }
-        self.adopt_all(views, &told, now)?;
+        self.adopt_all(views, None, now)?;
         rule(self.released.is_empty(), || format!("what was held is not pushed: {:?}", self.released))?;
         rule(self.pushed == step.count("rq.push"), || format!("{} pushes are known of", self.pushed))?;
         self.ended.sort_unstable();
         let mut ended = step.ended.clone();
         ended.sort_unstable();
         rule(self.ended == ended, || format!("ended {ended:?}, by the ledger {:?}", self.ended))?;
-        let mut all = dropped;
-        all.extend(self.drop_what_is_gone(step, views));
-        self.dropped_rightly(step, &all, &before)
+        self.drop_what_is_gone(step, views);
+        self.dropped_rightly(step, &before)
     }
 
-    /// Unknown jobs must be of the server's making.
-    fn adopt_all(&mut self, views: &[View], told: &[Id], now: u64) -> Verdict {
-        for view in views.iter().filter(|view| !told.contains(&view.id)) {
-            if !self.jobs.contains_key(&view.id) {
-                self.adopt(view, now)?;
-            }
-        }
-        Ok(())
+    /// Unknown jobs, up to an id, must be of the server's making.
+    fn adopt_all(&mut self, views: &[View], before: Option<Id>, now: u64) -> Verdict {
+        let mut unknown: Vec<&View> = views.iter().filter(|view| !self.jobs.contains_key(&view.id)).collect();
+        unknown.retain(|view| before.is_none_or(|before| view.id < before));
+        unknown.sort_unstable_by_key(|view| view.id);
+        unknown.into_iter().try_for_each(|view| self.adopt(view, now).map(drop))
     }
 
     /// Finished and dead jobs that are not there any more, though nobody removed them.
-    fn drop_what_is_gone(&mut self, step: &Step, views: &[View]) -> Vec<(Id, Job)> {
+    fn drop_what_is_gone(&mut self, step: &Step, views: &[View]) {
         if step.count("rq.drop") == 0 {
-            return Vec::new();
+            return;
         }
         let there: Vec<Id> = views.iter().map(|view| view.id).collect();
         let removed = |id: Id| step.ended.contains(&(id, Ended::Gone)) || there.contains(&id);
         let gone = |(id, job): &(&Id, &mut Job)| matches!(job.state, State::Dead(_) | State::Done) && !removed(**id);
-        let mut dropped = Vec::new();
         for (id, job) in self.jobs.iter_mut().filter(gone) {
             let late = matches!(job.state, State::Dead(_)) && step.ended.contains(&(*id, Ended::Done)) && job.claim == Claim::Open;
             // An acknowledgement of this step has taken it out of dead, and is yet to be judged.
             if !late {
-                dropped.push((*id, *job));
+                self.dropped.insert(*id, *job);
                 job.state = State::Gone;
             }
         }
-        dropped
     }
 
     /// Retention drops the oldest, and no more than its bounds say.
-    fn dropped_rightly(&self, step: &Step, dropped: &[(Id, Job)], before: &BTreeMap<&str, u64>) -> Verdict {
-        rule(dropped.len() == step.count("rq.drop"), || format!("dropped, by the ledger: {:?}", dropped.iter().map(|(id, _)| id).collect::<Vec<_>>()))?;
-        let rules = &self.rules;
+    fn dropped_rightly(&self, step: &Step, before: &BTreeMap<&str, u64>) -> Verdict {
+        let (rules, dropped) = (&self.rules, &self.dropped);
+        rule(dropped.len() == step.count("rq.drop"), || format!("dropped, by the ledger: {:?}", dropped.keys()))?;
         for (name, most, ms, how) in
             [("done", rules.keep_done, rules.keep_done_ms, Ended::Done), ("dead", rules.keep_dead, rules.keep_dead_ms, Ended::Dead)]
         {
@@ -124,7 +120,7 @@ impl Ledger {
         Ok(())
     }
 
-    fn accept(&mut self, call: &Call, reply: &Tree, step: &Step, live: u64) -> Verdict {
+    fn accept(&mut self, call: &Call, reply: &Tree, step: &Step, views: &[View], live: u64) -> Verdict {
         let now = step.now;
         let code = |n: usize| int(at(reply, n));
         match call {
@@ -133,6 +129,8 @@ impl Ledger {
             Call::Ack { pairs } => pairs.iter().enumerate().try_for_each(|(n, pair)| self.ack(*pair, code(n), now)),
             Call::AckLease { pair, worker } => {
                 self.ack(*pair, code(0), now)?;
+                // What was held behind the one may be the next.
+                self.adopt_all(views, None, now)?;
                 self.leases(*worker, 1, None, &grants(at(reply, 1)), now)
             }
             Call::Nack { pairs, delay, dead } => {

@@ -2,7 +2,7 @@
 //! nothing of the core; and it is kept for every position of the timeline, so that what a crash or
 //! a failover has lost can be told from what must still be there.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::call::{Dedup, Id, JobOptions, Side, KEYS};
 use super::node::Ended;
@@ -93,12 +93,14 @@ pub struct Ledger {
     pub released: BTreeMap<u8, Held>,
     pub schedules: BTreeMap<u8, Schedule>,
     pub pauses: BTreeMap<Side, u64>,
-    /// The grants that count for RATE, of the queue and of each group, in order.
-    pub grants: BTreeMap<Option<u8>, VecDeque<u64>>,
+    /// The grants that count for RATE, of the queue and of each group.
+    pub grants: BTreeMap<Option<u8>, Vec<u64>>,
     /// What ended in this step.
     pub ended: Vec<(Id, Ended)>,
     /// Pushes of this step that a reply told of.
     pub pushed: usize,
+    /// What retention dropped in this step, as it was before.
+    pub dropped: BTreeMap<Id, Job>,
     /// Done jobs that TRIM removed in this step.
     pub trimmed: u64,
 }
@@ -107,8 +109,8 @@ pub struct Ledger {
 pub struct Held {
     pub payload: u32,
     pub options: JobOptions,
-    /// When it is due.
-    pub due: u64,
+    /// When it is due, if it was pushed with a delay.
+    pub due: Option<u64>,
 }
 
 pub fn broken<T>(what: impl Into<String>) -> Verdict<T> {
@@ -135,6 +137,7 @@ impl Ledger {
             grants: BTreeMap::new(),
             ended: Vec::new(),
             pushed: 0,
+            dropped: BTreeMap::new(),
             trimmed: 0,
         }
     }
@@ -169,6 +172,7 @@ impl Ledger {
     pub fn begin(&mut self) {
         self.ended.clear();
         self.pushed = 0;
+        self.dropped.clear();
         self.trimmed = 0;
     }
 

@@ -73,7 +73,8 @@ impl Ledger {
                 Ok(())
             }
             3 => {
-                self.held.insert(key, Held { payload: pushed.payload, options: pushed.options, due: now + pushed.options.delay });
+                let due = Some(now + pushed.options.delay).filter(|due| *due > now);
+                self.held.insert(key, Held { payload: pushed.payload, options: pushed.options, due });
                 Ok(())
             }
             _ => Ok(()),
@@ -123,8 +124,8 @@ impl Ledger {
         let key: Option<u8> = view.key.as_ref().map(|key| key[1..].parse().expect("a key of ours"));
         let Some((key, held)) = key.and_then(|key| Some((key, self.released.remove(&key)?))) else { return Ok(false) };
         rule(view.payload == payload_text(held.payload), || format!("{view:?} is not what was held: {held:?}"))?;
-        let place = if held.due > now { held.due } else { view.id.0 };
-        self.add(view.id, Job::new(held.payload, held.options, place, held.due > now))?;
+        let due = held.due.filter(|due| *due > now);
+        self.add(view.id, Job::new(held.payload, held.options, due.unwrap_or(view.id.0), due.is_some()))?;
         debug_assert_eq!(held.options.key, Some(key));
         Ok(true)
     }

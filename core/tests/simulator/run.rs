@@ -42,6 +42,7 @@ pub fn shortest(seed: u64) -> String {
     let mut without: Vec<usize> = (whole.steps..usize::MAX.min(whole.steps + 1_000)).collect();
     let mut size = whole.steps.div_ceil(2).max(1);
     loop {
+        let before = without.len();
         for from in (0..whole.steps).step_by(size) {
             let mut fewer = without.clone();
             fewer.extend(from..(from + size).min(whole.steps));
@@ -51,10 +52,10 @@ pub fn shortest(seed: u64) -> String {
                 without = fewer;
             }
         }
-        if size == 1 {
-            break;
+        match size {
+            1 if without.len() == before => break,
+            size_now => size = size_now.div_ceil(2),
         }
-        size = size.div_ceil(2);
     }
     let last = run(seed, &without, true);
     format!("{}\nand then: {}", last.lines.join("\n"), last.outcome.err().unwrap_or_default())
