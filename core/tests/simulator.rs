@@ -67,3 +67,22 @@ fn whatever_happens_every_promise_is_kept() {
     let missed: Vec<&str> = expected.into_iter().filter(|what| !marks.contains_key(what)).collect();
     assert!(!many || missed.is_empty(), "never happened: {missed:?}");
 }
+
+/// Queues with a fault put in on purpose: each must be noticed, by few of the seeds that every run
+/// takes.
+#[cfg(feature = "canary")]
+#[test]
+fn every_fault_put_in_on_purpose_is_caught() {
+    use rq_core::canary::{choose, Fault};
+    let mut missed = Vec::new();
+    for fault in Fault::ALL {
+        choose(Some(fault));
+        let caught = (0..SEEDS).find_map(|seed| Some((seed, run(seed, &[], false).outcome.err()?)));
+        choose(None);
+        match caught {
+            Some((seed, how)) => eprintln!("{fault:?}: seed {seed}: {}", how.lines().next().unwrap_or_default()),
+            None => missed.push(fault),
+        }
+    }
+    assert!(missed.is_empty(), "not caught by {SEEDS} seeds: {missed:?}");
+}

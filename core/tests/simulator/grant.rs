@@ -47,7 +47,7 @@ impl Ledger {
     fn grant(&mut self, worker: u8, lease: Option<u64>, grant: &Grant, now: u64) -> Verdict {
         let Some(job) = self.jobs.get(&grant.id).copied() else { return broken("nobody pushed it") };
         rule(job.state == State::Waiting, || format!("it is {:?}, its deadline is {}, now is {now}", job.state, job.deadline))?;
-        rule(job.ready || job.due.0 <= now, || format!("it is not due before {:?}, now is {now}", job.due))?;
+        rule(job.ready || job.due.0 <= self.newest, || format!("it is not due before {:?}, now is {now}", job.due))?;
         rule(grant.payload == payload_text(job.payload), || format!("its payload is {}", payload_text(job.payload)))?;
         let token = (self.last_token + 1).max(now * 1_000);
         rule(grant.token == token, || format!("the token is not {token}"))?;

@@ -154,7 +154,7 @@ impl Ledger {
             Call::Set { id, priority, delay } => self.set(*id, *priority, *delay, int(reply), now),
             Call::Del { id } => {
                 let there = self.job(*id).is_some();
-                rule(int(reply) == i64::from(there), || format!("it was there: {there}"))?;
+                rule(self.just_dropped(*id) || int(reply) == i64::from(there), || format!("it was there: {there}"))?;
                 self.end(*id, State::Gone, Ended::Gone, now);
                 Ok(())
             }

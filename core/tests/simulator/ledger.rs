@@ -84,6 +84,8 @@ pub struct Ledger {
     pub rules: Rules,
     pub jobs: BTreeMap<Id, Job>,
     pub last_token: u64,
+    /// The latest time of a step: what was due then is ready, also if the clock was set back since.
+    pub newest: u64,
     pub longest_lease: u64,
     /// The keys with a window: its end and whose it is.
     pub windows: BTreeMap<u8, (u64, Id)>,
@@ -128,6 +130,7 @@ impl Ledger {
             rules,
             jobs: BTreeMap::new(),
             last_token: 0,
+            newest: 0,
             longest_lease: 0,
             windows: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -153,6 +156,11 @@ impl Ledger {
     /// The job, unless it is gone.
     pub fn job(&mut self, id: Id) -> Option<&mut Job> {
         self.jobs.get_mut(&id).filter(|job| job.state != State::Gone)
+    }
+
+    /// Retention dropped it in this step, which may have been before the request or after it.
+    pub fn just_dropped(&self, id: Id) -> bool {
+        self.dropped.contains_key(&id)
     }
 
     pub fn max_deliveries(&self, job: &Job) -> u64 {
@@ -193,6 +201,7 @@ impl Ledger {
 
     /// What time alone does; `leases` if also expired leases end.
     pub fn due(&mut self, now: u64, leases: bool) {
+        self.newest = self.newest.max(now);
         if leases {
             for id in self.expired(now) {
                 self.expire(id, now);

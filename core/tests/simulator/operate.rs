@@ -15,6 +15,9 @@ fn own_key(job: &Job) -> Option<u8> {
 
 impl Ledger {
     pub fn redrive(&mut self, id: Id, code: i64, now: u64) -> Verdict {
+        if self.just_dropped(id) {
+            return Ok(());
+        }
         let Some(job) = self.job(id).copied() else { return rule(code == -1, || format!("it is gone: {code}")) };
         let taken = own_key(&job).is_some_and(|key| self.owner(key).is_some());
         let expected = match job.state {
@@ -68,6 +71,9 @@ impl Ledger {
     }
 
     pub fn set(&mut self, id: Id, priority: i8, delay: Option<u64>, code: i64, now: u64) -> Verdict {
+        if self.just_dropped(id) {
+            return Ok(());
+        }
         let Some(job) = self.job(id) else { return rule(code == -1, || format!("it is gone: {code}")) };
         let waits = job.state == State::Waiting;
         rule(code == i64::from(waits), || format!("{id:?} is {:?}: {code}", job.state))?;
@@ -93,6 +99,10 @@ impl Ledger {
             Dedup::Window(_) => self.windows.get(&key).map(|(_, id)| *id),
             _ => self.owner(key),
         };
+        if owner.is_some_and(|id| self.just_dropped(id)) {
+            self.windows.remove(&key);
+            return Ok(());
+        }
         let there = owner.filter(|id| self.job(*id).is_some());
         rule(code == i64::from(there.is_some()), || format!("the key is {owner:?}'s, there is {there:?}: {code}"))?;
         match there {

@@ -2,6 +2,9 @@
 
 use crate::support::lively::Dice;
 
+/// No run has more steps than this.
+pub const MOST_STEPS: usize = 320;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jitter {
     Full,
@@ -86,7 +89,7 @@ impl Setup {
             priorities: dice.below(2) == 0,
             schedules: dice.below(3) == 0,
             pauses: dice.below(3) == 0,
-            steps: 120 + dice.below(200),
+            steps: MOST_STEPS - dice.below(200),
         };
         // What holds jobs back also hides much of what is to be judged: in half of the runs nothing does.
         if dice.below(2) == 0 {

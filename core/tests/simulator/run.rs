@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Once;
 
+use super::rules::MOST_STEPS;
 use super::world::World;
 
 /// How often what has happened.
@@ -39,7 +40,7 @@ pub fn run(seed: u64, without: &[usize], keep_trace: bool) -> Ran {
 /// Leaves out steps, many at a time and then few, as long as it still fails: the trace of that.
 pub fn shortest(seed: u64) -> String {
     let whole = run(seed, &[], false);
-    let mut without: Vec<usize> = (whole.steps..usize::MAX.min(whole.steps + 1_000)).collect();
+    let mut without: Vec<usize> = (whole.steps..MOST_STEPS).collect();
     let mut size = whole.steps.div_ceil(2).max(1);
     loop {
         let before = without.len();

@@ -18,8 +18,7 @@ impl Ledger {
     /// A reply says that there is no such job; whether the ledger had one.
     fn missing(&mut self, id: Id, code: i64) -> Verdict<bool> {
         let there = self.job(id).map(|job| job.state);
-        if self.dropped.contains_key(&id) {
-            // In this step, which may have been before this pair or after it.
+        if self.just_dropped(id) {
             return Ok(true);
         }
         let Some(state) = there else {

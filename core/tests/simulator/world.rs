@@ -27,6 +27,8 @@ pub struct World {
     /// The highest token that anybody has ever got, on any timeline.
     top_token: u64,
     fsync_due_us: u64,
+    /// By what time the last step was decided.
+    last_now: u64,
     /// Nothing goes wrong any more.
     calm: bool,
     /// How often what has happened.
@@ -70,6 +72,7 @@ impl World {
             unsure: Vec::new(),
             top_token: 0,
             fsync_due_us: 0,
+            last_now: START,
             calm: false,
             marks: BTreeMap::new(),
         })
@@ -109,8 +112,9 @@ impl World {
         let now = self.cluster.primary.now(self.cluster.true_us);
         // A request does a bounded part of the due work: here it must be able to do all of it. And
         // an edit of what the due work pushed would hide that.
-        let edits = matches!(call, Call::Push { options, .. } if options.key.is_some());
-        if self.ledger.backlog(now) > if edits { 0 } else { 30 } {
+        let edits = matches!(call, Call::DelKey { .. }) || matches!(call, Call::Push { options, .. } if options.key.is_some());
+        let slots = self.setup.schedules && now.abs_diff(self.last_now) > 50_000;
+        if slots || self.ledger.backlog(now) > if edits { 0 } else { 30 } {
             self.tick()?;
         }
         let step = self.cluster.primary.run(call, self.cluster.true_us);
@@ -135,6 +139,7 @@ impl World {
 
     fn judge(&mut self, call: Option<&Call>, step: &Step) -> Verdict {
         let views = if needs_view(call, step) { views(&mut self.cluster.primary, self.cluster.true_us) } else { Vec::new() };
+        self.last_now = step.now;
         self.ledger.judge(call, step, &views)?;
         self.cluster.primary.check()?;
         self.fenced(step)?;
