@@ -36,7 +36,7 @@ static ALLOCATOR: Counting = Counting;
 fn arguments_that_are_nearly_right() {
     let fresh: Vec<Driver> = Vec::from([1, 2, 3]).into_iter().map(|seed| lively(seed, 150)).collect();
     let (accepted, refused) = (Cell::new(0u64), Cell::new(0u64));
-    let long = rounds(150, |dice| {
+    let long = rounds(600, |dice| {
         let queue = dice.pick(&fresh).queue.as_ref().map(|queue| queue.copy(3));
         let mut q = Driver::new();
         (q.follower, q.queue) = (queue.as_ref().map(|queue| queue.copy(3)), queue);
@@ -108,7 +108,7 @@ fn stock() -> (Vec<Queue>, Vec<Pieces>, Vec<Pieces>) {
 fn ops_in_any_order() {
     let (queues, batches, snapshots) = stock();
     let counted = Cell::new((0u64, 0u64));
-    let long = rounds(120, |dice| {
+    let long = rounds(300, |dice| {
         let mut queue = dice.pick(&queues).copy(5);
         for _ in 0..10 {
             let from = if dice.below(6) == 0 { &snapshots } else { &batches };
@@ -141,7 +141,7 @@ fn ops_in_any_order() {
 fn snapshots_of_any_ops() {
     let (_, _, snapshots) = stock();
     let counted = Cell::new((0u64, 0u64));
-    let long = rounds(400, |dice| {
+    let long = rounds(2_000, |dice| {
         let (one, other) = (dice.pick(&snapshots), dice.pick(&snapshots));
         let ops = shuffle(dice, one.ops.clone(), &other.ops);
         // In one part or in several.

@@ -31,7 +31,7 @@ mod simulator {
 use simulator::run::{run, shortest, Marks};
 
 /// How many seeds are run unless it is said otherwise.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 1_500;
 
 #[allow(clippy::disallowed_methods, reason = "the core must not read it, who runs tests may say how long")]
 fn number(name: &str) -> Option<u64> {
@@ -62,7 +62,7 @@ fn whatever_happens_every_promise_is_kept() {
     let expected = [
         "restart", "failover", "reload", "cut off", "full sync", "rewrite", "clock set", "replies lost", "pushed again",
         "jobs lost with a tail", "rq.push", "rq.lease", "rq.ack", "rq.nack", "rq.release", "rq.expire", "rq.dead", "rq.redrive",
-        "rq.del", "rq.drop", "rq.duplicate",
+        "rq.del", "rq.drop", "rq.duplicate", "waited and got a job", "given back",
     ];
     let missed: Vec<&str> = expected.into_iter().filter(|what| !marks.contains_key(what)).collect();
     assert!(!many || missed.is_empty(), "never happened: {missed:?}");

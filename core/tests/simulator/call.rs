@@ -50,7 +50,7 @@ pub type Pair = (Id, u64);
 pub enum Call {
     /// So many jobs, whose payloads count up from this one; without a count by PUSH.
     Push { payload: u32, many: Option<u32>, options: JobOptions },
-    Lease { worker: u8, count: u64, lease: Option<u64> },
+    Lease { worker: u8, count: u64, lease: Option<u64>, block: bool },
     Ack { pairs: Vec<Pair> },
     AckLease { pair: Pair, worker: u8 },
     Nack { pairs: Vec<Pair>, delay: Option<u64>, dead: bool },
@@ -114,10 +114,11 @@ impl Call {
                 push_options(&mut words, options, *many);
                 if many.is_some() { "RQ.MPUSH" } else { "RQ.PUSH" }
             }
-            Call::Lease { worker, count, lease } => {
+            Call::Lease { worker, count, lease, block } => {
                 words.push(format!("w{worker}"));
                 maybe(&mut words, "COUNT", Some(*count));
                 maybe(&mut words, "LEASE", *lease);
+                maybe(&mut words, "BLOCK", block.then_some(0));
                 "RQ.LEASE"
             }
             Call::Ack { pairs: acked } => {

@@ -34,7 +34,7 @@ impl Worker {
         self.old.drain(..surplus);
     }
 
-    fn learn(&mut self, call: &Call, reply: &Tree) {
+    pub fn learn(&mut self, call: &Call, reply: &Tree) {
         let leased = match call {
             Call::Lease { .. } => grants(reply),
             Call::AckLease { pair, .. } => {
@@ -114,7 +114,7 @@ impl World {
         let lease = self.ledger.rules.lease;
         let worker = &mut self.workers[n];
         let number = worker.number;
-        if worker.hung_until_us > true_us {
+        if worker.hung_until_us > true_us || self.cluster.primary.waits(number) {
             return None;
         }
         if let Some(call) = worker.unsure.take().filter(|_| dice.below(4) > 0) {
@@ -126,7 +126,7 @@ impl World {
         }
         if worker.leases.is_empty() || dice.below(4) == 0 {
             let own = (dice.below(4) == 0).then(|| *dice.pick(&[5, 400, 60_000]));
-            return Some(Call::Lease { worker: number, count: 1 + dice.below(3) as u64, lease: own });
+            return Some(Call::Lease { worker: number, count: 1 + dice.below(3) as u64, lease: own, block: dice.below(3) == 0 });
         }
         let (pair, payload) = *dice.pick(&worker.leases);
         let pairs = vec![pair];
@@ -162,7 +162,7 @@ impl World {
     pub fn work_honestly(&mut self, dice: &mut Dice) -> Verdict {
         for n in 0..self.workers.len() {
             let number = self.workers[n].number;
-            let call = Call::Lease { worker: number, count: 10, lease: None };
+            let call = Call::Lease { worker: number, count: 10, lease: None, block: false };
             let Some(reply) = self.call(&call, dice)? else { continue };
             self.workers[n].learn(&call, &reply);
             while let Some((pair, payload)) = self.workers[n].leases.pop() {

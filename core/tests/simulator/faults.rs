@@ -68,6 +68,7 @@ impl World {
         self.note("restart", format_args!("# the primary dies and starts again from its files"));
         self.cluster.true_us += 1_000 + *dice.pick(&[0, 100_000, 3_000_000]);
         self.cluster.primary.forget_time();
+        self.cluster.primary.hang_up();
         let ledger = self.cluster.restart(dice.below(2) == 0)?;
         self.go_on_with(ledger)
     }
@@ -76,6 +77,7 @@ impl World {
         let Some(lag) = self.cluster.lag() else { return Ok(()) };
         self.note("failover", format_args!("# the replica takes over, {lag} steps are lost"));
         self.cluster.true_us += 1_000 + *dice.pick(&[0, 500_000, 15_000_000]);
+        self.cluster.primary.hang_up();
         let Some(ledger) = self.cluster.fail_over() else { return Ok(()) };
         self.go_on_with(ledger)
     }

@@ -36,12 +36,16 @@ impl Ledger {
         for grant in grants {
             self.grant(worker, lease, grant, now).map_err(|what| format!("{grant:?}: {what}"))?;
         }
-        if (grants.len() as u64) < count && !self.rules.bars() && self.pauses.keys().all(|side| *side == Side::In) {
-            if let Some((id, job)) = self.jobs.iter().find(|(_, job)| job.state == State::Waiting && job.ready) {
-                return broken(format!("{id:?} is ready and nothing bars it, but it is not leased: {job:?}"));
-            }
+        let withheld = self.withheld().filter(|_| (grants.len() as u64) < count);
+        rule(withheld.is_none(), || format!("this job is ready and nothing bars it, but it is not leased: {withheld:?}"))
+    }
+
+    /// A job that is ready and that nothing can hold back; there is none after a LEASE for more.
+    pub fn withheld(&self) -> Option<(&Id, &Job)> {
+        if self.rules.bars() || self.pauses.keys().any(|side| *side != Side::In) {
+            return None;
         }
-        Ok(())
+        self.jobs.iter().find(|(_, job)| job.state == State::Waiting && job.ready)
     }
 
     fn grant(&mut self, worker: u8, lease: Option<u64>, grant: &Grant, now: u64) -> Verdict {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::call::{id_of, Call, Id, Side};
+use super::call::{id_of, Call, Id, Pair, Side};
 use super::grant::grants;
 use super::ledger::{broken, rule, Claim, Job, Ledger, State, Verdict};
 use super::node::{Ended, Step};
 use super::view::View;
-use crate::support::{at, int, items, string};
+use crate::support::{at, int, items, show, string};
 use rq_core::Tree;
 
 /// Whether a judgement of the step needs to see all jobs: the server made or dropped some.
@@ -62,6 +62,16 @@ impl Ledger {
             self.accept(call, reply, step, views, live)?;
         }
         self.adopt_all(views, None, now)?;
+        // One that is given back too late for its time to live, and found when it is offered.
+        for (id, _) in step.ended.iter().filter(|(_, how)| *how == Ended::Dead) {
+            if self.job(*id).is_some_and(|job| job.state == State::Waiting && job.ttl_at > 0 && job.ttl_at <= now) {
+                self.bury(*id, "ttl", now);
+            }
+        }
+        for (call, reply) in &step.granted {
+            self.accept(call, reply, step, views, live).map_err(|what| format!("{call:?} had waited and got {}: {what}", show(reply)))?;
+        }
+        rule(!step.blocked || self.withheld().is_none(), || format!("somebody waits, and there is {:?}", self.withheld()))?;
         rule(self.released.is_empty(), || format!("what was held is not pushed: {:?}", self.released))?;
         rule(self.pushed == step.count("rq.push"), || format!("{} pushes are known of", self.pushed))?;
         self.ended.sort_unstable();
@@ -70,6 +80,20 @@ impl Ledger {
         rule(self.ended == ended, || format!("ended {ended:?}, by the ledger {:?}", self.ended))?;
         self.drop_what_is_gone(step, views);
         self.dropped_rightly(step, &before)
+    }
+
+    /// What was granted to a client that was gone is given back, unless it is another's by now.
+    pub fn judge_given_back(&mut self, pairs: &[Pair], step: &Step) -> Verdict {
+        self.begin();
+        for (id, token) in pairs {
+            let good = self.job(*id).is_some_and(|job| {
+                job.token == *token && job.claim == Claim::Open && matches!(job.state, State::Waiting | State::Leased)
+            });
+            if good {
+                self.give_back(*id, 0, step.now);
+            }
+        }
+        rule(step.ended.is_empty() && step.count("rq.push") == 0, || format!("giving back {pairs:?} did {:?}", step.events))
     }
 
     /// Unknown jobs, up to an id, must be of the server's making.
@@ -125,7 +149,7 @@ impl Ledger {
         let code = |n: usize| int(at(reply, n));
         match call {
             Call::Push { payload, many, options } => self.push(*payload, *many, *options, reply, now, live),
-            Call::Lease { worker, count, lease } => self.leases(*worker, *count, *lease, &grants(reply), now),
+            Call::Lease { worker, count, lease, .. } => self.leases(*worker, *count, *lease, &grants(reply), now),
             Call::Ack { pairs } => pairs.iter().enumerate().try_for_each(|(n, pair)| self.ack(*pair, code(n), now)),
             Call::AckLease { pair, worker } => {
                 self.ack(*pair, code(0), now)?;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::call::Call;
+use super::call::{Call, Pair};
 use super::clients::Worker;
 use super::cluster::Cluster;
+use super::grant::grants;
 use super::judge::needs_view;
 use super::ledger::{broken, rule, Ledger, State, Verdict};
 use super::node::{Node, Step};
@@ -114,7 +115,7 @@ impl World {
         // an edit of what the due work pushed would hide that.
         let edits = matches!(call, Call::DelKey { .. }) || matches!(call, Call::Push { options, .. } if options.key.is_some());
         let slots = self.setup.schedules && now.abs_diff(self.last_now) > 50_000;
-        if slots || self.ledger.backlog(now) > if edits { 0 } else { 30 } {
+        if edits || slots || self.ledger.backlog(now) > 30 {
             self.tick()?;
         }
         let step = self.cluster.primary.run(call, self.cluster.true_us);
@@ -122,6 +123,7 @@ impl World {
         let reply = step.reply.as_ref().map_or_else(ToString::to_string, show);
         self.trace.say(format_args!("{} {name} q {} -> {reply}", step.now, words.join(" ")));
         self.judge(Some(call), &step).map_err(|what| format!("{call:?} -> {reply}: {what}"))?;
+        self.tell(&step, dice)?;
         if !self.calm && dice.below(60) == 0 {
             self.restart(dice)?;
             return Ok(None);
@@ -135,6 +137,26 @@ impl World {
             return Ok(None);
         }
         Ok(step.reply.ok())
+    }
+
+    /// Those who waited learn what they got, if they are still there.
+    fn tell(&mut self, step: &Step, dice: &mut Dice) -> Verdict {
+        for (call, reply) in &step.granted {
+            let Call::Lease { worker, .. } = call else { continue };
+            self.trace.say(format_args!("# w{worker} had waited and got {}", show(reply)));
+            if dice.below(6) > 0 {
+                self.mark("waited and got a job");
+                self.workers[usize::from(*worker)].learn(call, reply);
+                continue;
+            }
+            self.mark("given back");
+            let pairs: Vec<Pair> = grants(reply).iter().map(|grant| (grant.id, grant.token)).collect();
+            let step = self.cluster.primary.give_back(&pairs, self.cluster.true_us);
+            self.trace.say(format_args!("{} # it was gone, {pairs:?} are given back", step.now));
+            self.ledger.judge_given_back(&pairs, &step)?;
+            self.cluster.record(&step, &self.ledger);
+        }
+        Ok(())
     }
 
     fn judge(&mut self, call: Option<&Call>, step: &Step) -> Verdict {
@@ -165,6 +187,7 @@ impl World {
         let step = self.cluster.primary.tick(128, self.cluster.true_us);
         self.trace.say(format_args!("{} # tick: {:?}", step.now, step.events));
         self.judge(None, &step).map_err(|what| format!("tick: {what}"))?;
+        self.tell(&step, &mut Dice(step.now | 1))?;
         if self.setup.fsync_always {
             self.cluster.fsync();
         }
@@ -185,6 +208,7 @@ impl World {
         let mut dice = dice_of(seed, u64::MAX - 1);
         self.trace.say(format_args!("# all is quiet, and workers work until nothing is left"));
         self.calm = true;
+        self.cluster.primary.hang_up();
         self.quiet(&mut dice)?;
         for _ in 0..600 {
             self.tick()?;
