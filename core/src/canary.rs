@@ -21,7 +21,7 @@ pub enum Fault {
     YoungestFirst,
     SlotComesTwice,
     HeldDuplicateIsLost,
-    RedriveKeepsTheToken,
+    LateTokenIsRefused,
 }
 
 impl Fault {
@@ -41,7 +41,7 @@ impl Fault {
         Fault::YoungestFirst,
         Fault::SlotComesTwice,
         Fault::HeldDuplicateIsLost,
-        Fault::RedriveKeepsTheToken,
+        Fault::LateTokenIsRefused,
     ];
 
     /// Whether this thread's queues have it.

@@ -249,5 +249,9 @@ impl<'q, 't> Run<'q, 't> {
         let applied = self.queue.apply_op(op, self.turn.now);
         debug_assert!(applied != Applied::Nothing, "a decision that does not fit: {op:?}");
         self.effects.note(applied);
+        if let (Op::Push { id, .. }, true) = (op, Fault::YoungestFirst.is_on()) {
+            let place = crate::limits::MAX_TIME_MS.saturating_sub(id.ms);
+            self.commit_one(&Op::Set { id: *id, priority: None, due: Some(crate::op::Due::Ready(place)) });
+        }
     }
 }

@@ -33,6 +33,7 @@ impl Run<'_, '_> {
                 self.commit(&Op::Finish { id, keep: None });
                 YES
             }
+            Some(Hold::Late) if Fault::LateTokenIsRefused.is_on() => NO,
             Some(Hold::Live | Hold::Late | Hold::LateDead) => {
                 let keep = self.queue.head.policy.keeps_done().then_some(result.unwrap_or(&[]));
                 self.commit(&Op::Finish { id, keep });

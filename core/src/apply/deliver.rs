@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 
 use super::{move_to, ttl_at};
-use crate::canary::Fault;
 use crate::dedup::Owner;
 use crate::id::JobId;
 use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
@@ -219,10 +218,6 @@ impl Queue {
         let mut any = None;
         while let Some(((at, first), slot)) = self.delayed.first().filter(|(key, _)| *key <= (due, id)) {
             debug_assert!((at, first) <= (due, id));
-            if Fault::PromotionLosesAJob.is_on() && first != id {
-                any = self.remove(first, false).map(|_| ());
-                continue;
-            }
             // Placed by the time it was due, however late this comes.
             let ordered = self.head.policy.group_order();
             any = self.change(slot, |job| {
@@ -247,9 +242,7 @@ impl Queue {
         self.change(slot, |job| {
             job.priority = priority.unwrap_or(job.priority);
             let more = job.more_mut();
-            if !Fault::RedriveKeepsTheToken.is_on() {
-                more.token = 0;
-            }
+            more.token = 0;
             more.settled = Settled::No;
             more.deliveries = 0;
             more.budget_failures = 0;
@@ -288,7 +281,7 @@ fn failed(more: &mut More, error: Option<&[u8]>, settled: Settled) {
 }
 
 fn expired(more: &mut More) {
-    if Fault::ExpiryDoesNotCount.is_on() {
+    if crate::canary::Fault::ExpiryDoesNotCount.is_on() {
         return;
     }
     more.expiries = more.expiries.saturating_add(1);

@@ -1,11 +1,9 @@
 //! What makes jobs: push, replace, hold, slots; and options, pauses, groups.
 
 use super::{move_to, ttl_at, Applied};
-use crate::canary::Fault;
 use crate::dedup::{window_end, Held, Key, Owner};
 use crate::id::JobId;
 use crate::job::{Job, More, Slot, State};
-use crate::limits::MAX_TIME_MS;
 use crate::op::{Contents, DedupKey, Due, Event, GroupState, SlotJob, Stored};
 use crate::pause::{Pause, Side};
 use crate::policy::{Opt, Setting};
@@ -50,7 +48,7 @@ impl Queue {
             return None;
         }
         let Contents { due, options, group, dedup, payload } = *contents;
-        let place = due.unwrap_or(if Fault::YoungestFirst.is_on() { MAX_TIME_MS.saturating_sub(id.ms) } else { id.ms });
+        let place = due.unwrap_or(id.ms);
         let own = options.lease_ms > 0 || options.max_deliveries.is_some() || options.ttl_ms > 0;
         let more = (own || group.is_some() || dedup.is_some()).then(|| {
             Box::new(More {
