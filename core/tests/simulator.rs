@@ -31,7 +31,7 @@ mod simulator {
 use simulator::run::{run, shortest, Marks};
 
 /// How many seeds are run unless it is said otherwise.
-const SEEDS: u64 = 1_500;
+const SEEDS: u64 = 1_000;
 
 #[allow(clippy::disallowed_methods, reason = "the core must not read it, who runs tests may say how long")]
 fn number(name: &str) -> Option<u64> {

@@ -198,7 +198,7 @@ impl World {
     pub fn audit(&mut self) -> Verdict {
         self.tick()?;
         let views = views(&mut self.cluster.primary, self.cluster.true_us);
-        self.trace.say(format_args!("# audit of {} jobs", views.len()));
+        self.trace.say(format_args!("# audit of {} jobs, digest {:016x}", views.len(), self.cluster.primary.digest()));
         self.ledger.audit(&views).map_err(|what| format!("audit: {what}"))
     }
 
