@@ -5,6 +5,7 @@
 
 use crate::api::{log, Argv, Ctx, Flags, Key, Level, Mode, Str};
 use crate::node::{add, Node};
+use crate::types::Value;
 use crate::{blocking, replicate, run, timer};
 
 /// For people who try it.
@@ -27,7 +28,7 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
         Some(queue) => rq_core::apply(queue, batch, &mut effects),
         None => rq_core::apply_absent(batch, &mut effects).map(|(time, queue)| {
             if let Some(queue) = queue {
-                opened.set(Box::new(queue));
+                opened.set(Box::new(queue.into()));
             }
             time
         }),
@@ -37,21 +38,16 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
         Err(malformed) => return refuse(node, ctx, key, flags, &malformed.to_string()),
     };
     let (db, name) = (ctx.db(), key.bytes());
-    let (look_at, ready) = opened.queue().map_or((None, false), |queue| {
-        (Some(queue.next_event(now.ms, now.no_expiry_before_ms)), queue.may_lease(now.ms))
+    let (there, ready) = opened.value().map_or((false, false), |Value { queue, told }| {
+        node.index.borrow_mut().learn(db, name, told, queue.look_again_at(now.ms, now.no_expiry_before_ms));
+        (true, queue.may_lease(now.ms))
     });
-    drop(opened);
+    opened.close(there || !effects.events().is_empty());
 
     blocking::tell_ends(node, (db, name), effects.ended());
     node.time.observe(op_time);
-    if let Some(at) = look_at {
-        node.index.borrow_mut().set_by(db, name, at);
-    }
     if ready {
         node.waiters.borrow_mut().mark(db, name);
-    }
-    if !effects.events().is_empty() || look_at.is_some() {
-        ctx.signal_modified(key);
     }
     ctx.replicate_verbatim();
     ctx.reply_ok();

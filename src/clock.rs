@@ -2,12 +2,12 @@
 //!
 //! Everything about time that can be decided without reading one is in `rq_core::clock`.
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::cell::{Cell, RefCell};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rq_core::clock::{Clock, MAX_AHEAD_MS};
 
-use crate::api::{log, Level};
+use crate::api::{self, log, Ctx, Flags, Level};
 
 /// If the server's main thread stood still for longer than this, workers could not reach it, and
 /// get the grace. (Its cron would have run ten times meanwhile, or ten times in its own rhythm.)
@@ -29,7 +29,8 @@ pub struct Now {
 #[derive(Default)]
 pub struct QueueTime {
     clock: RefCell<Clock>,
-    start: OnceCell<Instant>,
+    /// What the monotonic clock showed just before it was first asked; 0: not yet.
+    start_us: Cell<u64>,
     /// For tests: both clocks are shown later by so much.
     offset_ms: Cell<i64>,
     /// The end of the grace, by the monotonic clock with the offset.
@@ -48,6 +49,12 @@ pub struct QueueTime {
 impl QueueTime {
     /// Reads the clocks.
     pub fn now(&self) -> Now {
+        let wall_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| us(since.as_micros()));
+        self.now_at(wall_us)
+    }
+
+    /// Reads the monotonic clock; the other one has been read.
+    fn now_at(&self, wall_us: u64) -> Now {
         let real_us = self.monotonic_us();
         let alive_us = self.alive_us.get();
         if alive_us != 0 && real_us.saturating_sub(alive_us) > self.stall_us.get().max(STALL_US) {
@@ -55,7 +62,6 @@ impl QueueTime {
             self.begin_grace("the server stood still");
         }
         let offset_ms = self.offset_ms.get();
-        let wall_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| us(since.as_micros()));
         let mono_us = shift(real_us, offset_ms);
         let ms = self.clock.borrow_mut().read(shift(wall_us, offset_ms), mono_us);
         let grace_us = self.grace_end_us.get().saturating_sub(mono_us);
@@ -66,7 +72,16 @@ impl QueueTime {
     /// Reads the clocks for work on a queue that has seen `newest_ms`: never before that, unless
     /// that is absurd.
     pub fn now_for(&self, newest_ms: u64) -> Now {
-        let now = self.now();
+        self.not_before(newest_ms, self.now())
+    }
+
+    /// The same in a command, for which the server has read the wall clock.
+    pub fn now_in(&self, ctx: &Ctx, flags: Flags, newest_ms: u64) -> Now {
+        let now = ctx.began_us(flags).map_or_else(|| self.now(), |wall_us| self.now_at(wall_us));
+        self.not_before(newest_ms, now)
+    }
+
+    fn not_before(&self, newest_ms: u64, now: Now) -> Now {
         if newest_ms <= now.ms {
             return now;
         }
@@ -91,7 +106,11 @@ impl QueueTime {
 
     /// The monotonic clock as it is, in µs since this was first asked; never 0.
     pub fn monotonic_us(&self) -> u64 {
-        us(self.start.get_or_init(Instant::now).elapsed().as_micros()).saturating_add(1)
+        let us = api::monotonic_us();
+        if self.start_us.get() == 0 {
+            self.start_us.set(us.saturating_sub(1));
+        }
+        us.saturating_sub(self.start_us.get()).max(1)
     }
 
     /// The main thread is at work, and will say so again within a `hz`th of a second. Starts the

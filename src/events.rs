@@ -4,6 +4,7 @@ use std::ffi::CStr;
 
 use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, SlotRange, Str};
 use crate::node::Node;
+use crate::types::Value;
 use crate::{guard, timer};
 
 /// This server has become a primary, or a replica. Clients that wait are let go by the server
@@ -97,11 +98,11 @@ pub fn keyspace(node: &Node, ctx: &Ctx, event: &CStr, key: Str<'_>) {
         b"evicted" => guard::evicted(node, ctx, key),
         b"rename_to" | b"move_to" | b"copy_to" | b"restore" => {
             let Ok(mut opened) = Key::open(ctx, key, Mode::Glance) else { return };
-            let Some(queue) = opened.queue() else { return };
+            let Some(Value { queue, told }) = opened.value() else { return };
             let now = node.time.now();
             let at = queue.next_event(now.ms, now.no_expiry_before_ms);
+            node.index.borrow_mut().correct(ctx.db(), key.bytes(), told, at);
             drop(opened);
-            node.index.borrow_mut().set(ctx.db(), key.bytes(), at);
             // Those who wait for the end of a job of the queue that was there before.
             node.waiters.borrow_mut().mark(ctx.db(), key.bytes());
             timer::arm(node, ctx);
@@ -135,10 +136,10 @@ fn sweep(node: &Node, ctx: &Ctx) {
             sweep.scan = Scan::begin();
         }
         let Some(scan) = &mut sweep.scan else { return };
-        let more = scan.step(ctx, |key, queue| {
+        let more = scan.step(ctx, |key, Value { queue, told }| {
             let mut index = node.index.borrow_mut();
             if !index.contains(db, key.bytes()) {
-                index.set(db, key.bytes(), queue.next_event(now.ms, now.no_expiry_before_ms));
+                index.correct(db, key.bytes(), told, queue.next_event(now.ms, now.no_expiry_before_ms));
             }
         });
         if !more {

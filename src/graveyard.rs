@@ -7,11 +7,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::ThreadId;
 use std::sync::OnceLock;
 
-use rq_core::Queue;
+use crate::types::Value;
 
 /// The thread that commands run on, if the graveyard has a keeper.
 static MAIN: OnceLock<ThreadId> = OnceLock::new();
-static GRAVES: Mutex<VecDeque<Box<Queue>>> = Mutex::new(VecDeque::new());
+static GRAVES: Mutex<VecDeque<Box<Value>>> = Mutex::new(VecDeque::new());
 static DUG: Condvar = Condvar::new();
 /// The number of graves, for INFO: it must never wait for the lock.
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -28,13 +28,13 @@ pub fn open() -> std::io::Result<()> {
 }
 
 /// Takes a queue. On the main thread this is O(1); another thread has the time to free it.
-pub fn bury(queue: Box<Queue>) {
+pub fn bury(value: Box<Value>) {
     if MAIN.get() != Some(&std::thread::current().id()) {
-        drop(queue);
+        drop(value);
         return;
     }
     COUNT.fetch_add(1, Ordering::Relaxed);
-    GRAVES.lock().unwrap_or_else(PoisonError::into_inner).push_back(queue);
+    GRAVES.lock().unwrap_or_else(PoisonError::into_inner).push_back(value);
     DUG.notify_one();
 }
 
@@ -47,10 +47,10 @@ fn keep() {
     let mut graves = GRAVES.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         match graves.pop_front() {
-            Some(queue) => {
+            Some(value) => {
                 // Not while others wait for the lock.
                 drop(graves);
-                drop(queue);
+                drop(value);
                 COUNT.fetch_sub(1, Ordering::Relaxed);
                 graves = GRAVES.lock().unwrap_or_else(PoisonError::into_inner);
             }

@@ -6,6 +6,7 @@
 //! queue that was missed all the same is found by a slow sweep, and a time that has become later
 //! is corrected only when it comes.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
@@ -13,6 +14,30 @@ use rq_core::Local;
 
 /// Look at once: what is known may be wrong.
 const SOON: u64 = 0;
+
+/// What the index has been told of one queue. It is kept with the queue, so that a command that
+/// has nothing new to tell need not look anything up.
+pub struct Told(Cell<u64>);
+
+impl Told {
+    const NOTHING: u64 = u64::MAX;
+    const NEVER: u64 = u64::MAX - 1;
+
+    /// The index may know nothing of the queue under the key that it has now.
+    pub fn nothing(&self) {
+        self.0.set(Told::NOTHING);
+    }
+
+    fn time(at: Option<u64>) -> u64 {
+        at.map_or(Told::NEVER, |at| at.min(Told::NEVER))
+    }
+}
+
+impl Default for Told {
+    fn default() -> Told {
+        Told(Cell::new(Told::NOTHING))
+    }
+}
 
 /// See the module.
 #[derive(Default)]
@@ -56,8 +81,19 @@ impl Index {
         }
     }
 
-    /// The same, but an earlier time that is known already stands.
-    pub fn set_by(&mut self, db: i32, key: &[u8], at: Option<u64>) {
+    /// The queue under this key was looked at: it is to be looked at again at this time.
+    pub fn correct(&mut self, db: i32, key: &[u8], told: &Told, at: Option<u64>) {
+        self.set(db, key, at);
+        told.0.set(Told::time(at));
+    }
+
+    /// The queue under this key is to be looked at at this time; an earlier one that is known
+    /// already stands. Whether that was news.
+    pub fn learn(&mut self, db: i32, key: &[u8], told: &Told, at: Option<u64>) -> bool {
+        let time = Told::time(at);
+        if told.0.get() <= time {
+            return false;
+        }
         let known = self.known.get(&db).and_then(|queues| queues.get(key));
         let stands = match (known, at) {
             (Some(entry), Some(at)) => entry.at.is_some_and(|known| known <= at),
@@ -67,6 +103,8 @@ impl Index {
         if !stands {
             self.set(db, key, at);
         }
+        told.0.set(time);
+        true
     }
 
     /// A queue was loaded from a file or a payload.

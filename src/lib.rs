@@ -55,7 +55,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 fn load(node: &Node, ctx: &Ctx, argv: &Argv<'_>) -> Result<(), String> {
     report_panics();
     config::read_arguments(node, argv)?;
-    ctx.set_options();
+    ctx.set_options(false);
     if !types::register(ctx) {
         return Err("the server refuses the data type: is another version of this module loaded?".into());
     }

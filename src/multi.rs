@@ -7,6 +7,7 @@ use rq_core::{due, parse_multi_lease, Waiter};
 use crate::api::{Argv, Ctx, Flags, Key, Mode, Str};
 use crate::node::Node;
 use crate::sink::Reply;
+use crate::types::Value;
 use crate::waiters::Want;
 use crate::{blocking, replicate, run, timer};
 
@@ -43,7 +44,7 @@ pub fn lease(node: &Node, ctx: &Ctx, argv: &Argv<'_>) {
 fn take(node: &Node, ctx: &Ctx, key: Str<'_>, waiter: &Waiter, flags: Flags) -> bool {
     let (db, name) = (ctx.db(), key.bytes());
     let Ok(mut opened) = Key::open(ctx, key, Mode::Write) else { return false };
-    let Some(queue) = opened.queue() else { return false };
+    let Some(Value { queue, told }) = opened.value() else { return false };
     node.time.not_paused();
     let now = node.time.now_for(queue.newest_ms());
     let turn = node.turn(now, flags);
@@ -59,9 +60,9 @@ fn take(node: &Node, ctx: &Ctx, key: Str<'_>, waiter: &Waiter, flags: Flags) -> 
         }
     }
     let taken = waiter.grant(name, queue, &turn, &mut effects, &mut Reply(ctx));
-    let next = queue.next_event(now.ms, now.no_expiry_before_ms);
-    drop(opened);
-    node.index.borrow_mut().set_by(db, name, next);
+    let next = queue.look_again_at(now.ms, now.no_expiry_before_ms);
+    node.index.borrow_mut().learn(db, name, told, next);
+    opened.close(!effects.batch().is_empty());
     blocking::tell_ends(node, (db, name), effects.ended());
     replicate::publish(node, ctx, key, &effects);
     node.keep_effects(effects);

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 
 use rq_calendar::Calendar;
-use rq_core::{Effects, Local, Policy, Turn};
+use rq_core::{Effects, Local, Turn};
 
 use crate::api::{self, Flags, SlotRange};
 use crate::clock::{Now, QueueTime};
@@ -52,7 +52,7 @@ pub struct Node {
     /// Looks for queues that the index has missed.
     pub sweep: RefCell<Sweep>,
     /// The buffers of a command, kept for the next one.
-    effects: RefCell<Effects>,
+    effects: Cell<Option<Box<Effects>>>,
     random: Cell<u64>,
 }
 
@@ -81,16 +81,16 @@ const KEPT_BATCH: usize = 1 << 20;
 
 impl Node {
     /// Buffers for the effects of one command, empty.
-    pub fn take_effects(&self) -> Effects {
-        let mut effects = self.effects.take();
+    pub fn take_effects(&self) -> Box<Effects> {
+        let mut effects = self.effects.take().unwrap_or_default();
         effects.clear();
         effects
     }
 
     /// Takes the buffers back.
-    pub fn keep_effects(&self, effects: Effects) {
+    pub fn keep_effects(&self, effects: Box<Effects>) {
         if effects.batch().len() <= KEPT_BATCH {
-            *self.effects.borrow_mut() = effects;
+            self.effects.set(Some(effects));
         }
     }
 
@@ -103,7 +103,7 @@ impl Node {
             hold_expiry: now.no_expiry_before_ms > now.ms,
             may_block: !flags.intersects(denied),
             incarnation: self.random(),
-            defaults: Policy::default(),
+            defaults: None,
             max_payload: self.options.max_payload.get(),
             bar_slots: flags.contains(Flags::OOM) || guard::bars(self, flags),
             slots: &self.calendar,

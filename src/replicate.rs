@@ -1,7 +1,5 @@
 //! Telling others: replicas and the AOF, caches, and whoever listens to keyspace events.
 
-use std::ffi::CStr;
-
 use rq_core::{Effects, Event};
 
 use crate::api::{log, Ctx, Level, Notify, Str};
@@ -9,11 +7,8 @@ use crate::node::{add, Node};
 
 /// Tells of what was decided here. The key must be closed.
 pub fn publish(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
-    if !effects.batch().is_empty() {
-        if !ctx.replicate_apply(key, effects.batch()) {
-            log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF do not get the changes of queues");
-        }
-        ctx.signal_modified(key);
+    if !effects.batch().is_empty() && !ctx.replicate_apply(key, effects.batch()) {
+        log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF do not get the changes of queues");
     }
     tell(node, ctx, key, effects);
 }
@@ -27,7 +22,7 @@ pub fn tell(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
     for event in effects.events() {
         let Some(told) = told.get_mut(*event as usize) else { continue };
         if !std::mem::replace(told, true) {
-            with_name(event.name(), |name| ctx.notify(Notify::MODULE, name, key));
+            ctx.notify(Notify::MODULE, event.name(), key);
         }
     }
 }
@@ -35,14 +30,3 @@ pub fn tell(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
 /// Room for as many kinds of events as there may be.
 const KINDS: usize = 32;
 const _: () = assert!((Event::Del as usize) < KINDS);
-
-/// Calls `then` with the name as a C string.
-fn with_name(name: &str, then: impl FnOnce(&CStr)) {
-    let mut text = [0u8; 32];
-    if let Some(room) = text.get_mut(..name.len()).filter(|room| room.len() < 32) {
-        room.copy_from_slice(name.as_bytes());
-        if let Ok(name) = CStr::from_bytes_until_nul(&text) {
-            then(name);
-        }
-    }
-}

@@ -10,6 +10,7 @@ use rq_core::{execute, execute_absent, Code, Effects, Outcome, Queue, Request, T
 use crate::api::{Argv, Ctx, Flags, Key, Mode, Str};
 use crate::node::Node;
 use crate::sink::{Json, Reply};
+use crate::types::Value;
 use crate::waiters::Want;
 use crate::{apply, blocking, guard, multi, queues, replicate, timer, xtrim};
 
@@ -17,7 +18,7 @@ use crate::{apply, blocking, guard, multi, queues, replicate, timer, xtrim};
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// So many arguments need no memory of their own.
-const SHORT: usize = 24;
+const SHORT: usize = 16;
 
 /// Runs a command of the table.
 pub fn command(node: &Node, ctx: &Ctx, command: &Command, argv: &Argv<'_>) {
@@ -60,8 +61,9 @@ pub fn with_slices<R>(argv: &Argv<'_>, from: usize, then: impl FnOnce(&[&[u8]]) 
 /// A command that changes nothing, on any node.
 fn read(node: &Node, ctx: &Ctx, key: Str<'_>, request: &Request<'_>) {
     let Ok(mut opened) = Key::open(ctx, key, Mode::Read) else { return ctx.error(WRONG_TYPE) };
-    let now = node.time.now_for(opened.queue().map_or(0, |queue| queue.newest_ms()));
-    let mut turn = node.turn(now, ctx.flags());
+    let flags = ctx.flags();
+    let now = node.time.now_in(ctx, flags, opened.queue().map_or(0, |queue| queue.newest_ms()));
+    let mut turn = node.turn(now, flags);
     if let Request::Info { .. } = request {
         turn.local = node.index.borrow().local(ctx.db(), key.bytes());
         turn.local.blocked = node.waiters.borrow().count(ctx.db(), key.bytes()) as u64;
@@ -127,7 +129,7 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
         return ctx.error(&refusal);
     }
     node.time.not_paused();
-    let now = node.time.now_for(newest_ms.unwrap_or(0));
+    let now = node.time.now_in(ctx, flags, newest_ms.unwrap_or(0));
     let turn = node.turn(now, flags);
     let (db, name) = (ctx.db(), key.bytes());
     let writing = Writing {
@@ -142,15 +144,12 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
     };
     let mut effects = node.take_effects();
     effects.watch_ends(node.waiters.borrow().watch(db, name));
-    let written = match opened.queue() {
-        Some(queue) => writing.on_queue(queue, &mut effects, &mut Reply(ctx)),
+    let written = match opened.value() {
+        Some(value) => writing.on_queue(value, &mut effects, &mut Reply(ctx)),
         None => writing.on_absent(&mut opened, &mut effects, &mut Reply(ctx)),
     };
-    drop(opened);
+    opened.close(!effects.batch().is_empty());
 
-    if let Some(at) = written.look_at {
-        node.index.borrow_mut().set_by(db, name, Some(at));
-    }
     let full = matches!(&written.outcome, Err(error) if error.code == Code::Full);
     if effects.stale() > 0 || effects.duplicates() > 0 || full {
         node.index.borrow_mut().count(db, name, |local| {
@@ -180,17 +179,15 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
 }
 
 impl Writing<'_> {
-    fn on_queue(&self, queue: &mut Queue, effects: &mut Effects, out: &mut Reply<'_>) -> Written {
-        let before = queue.next_event(self.turn.now, self.no_expiry_before);
+    fn on_queue(&self, value: &mut Value, effects: &mut Effects, out: &mut Reply<'_>) -> Written {
+        let queue = &mut value.queue;
         // Waiters come before newcomers: after a transaction there may be something for them.
         if matches!(self.request, Request::Lease { .. } | Request::AckLease { .. }) {
             self.hand_out(queue, effects, false);
         }
         let outcome = execute(queue, self.request, self.turn, effects, out);
         self.hand_out(queue, effects, self.node.serve_late.get());
-        let after = queue.next_event(self.turn.now, self.no_expiry_before);
-        let earlier = after.filter(|after| before.is_none_or(|before| *after < before));
-        Written { outcome, look_at: earlier }
+        Written { outcome, look_at: self.tell_index(value) }
     }
 
     fn on_absent(&self, key: &mut Key<'_>, effects: &mut Effects, out: &mut Reply<'_>) -> Written {
@@ -198,15 +195,19 @@ impl Writing<'_> {
             Err(error) => Written { outcome: Err(error), look_at: None },
             Ok((outcome, None)) => Written { outcome: Ok(outcome), look_at: None },
             Ok((outcome, Some(queue))) => {
-                let mut queue = Box::new(queue);
-                self.hand_out(&mut queue, effects, self.node.serve_late.get());
-                let after = queue.next_event(self.turn.now, self.no_expiry_before);
-                key.set(queue);
-                // A new queue is to be known in any case.
-                self.node.index.borrow_mut().set(self.db, self.key, after);
-                Written { outcome: Ok(outcome), look_at: after }
+                let mut value = Box::new(Value::from(queue));
+                self.hand_out(&mut value.queue, effects, self.node.serve_late.get());
+                let look_at = self.tell_index(&value);
+                key.set(value);
+                Written { outcome: Ok(outcome), look_at }
             }
         }
+    }
+
+    /// When the queue is to be looked at, if that is news.
+    fn tell_index(&self, Value { queue, told }: &Value) -> Option<u64> {
+        let at = queue.look_again_at(self.turn.now, self.no_expiry_before);
+        self.node.index.borrow_mut().learn(self.db, self.key, told, at).then_some(at).flatten()
     }
 
     fn hand_out(&self, queue: &mut Queue, effects: &mut Effects, later: bool) {

@@ -17,6 +17,7 @@ use crate::api::{
 };
 use crate::clock::Now;
 use crate::node::{add, Node};
+use crate::types::Value;
 use crate::{blocking, replicate};
 
 /// A tick stops when it has worked for so long.
@@ -207,7 +208,7 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
             blocking::look_for_ends(node, (db, key), None);
             return node.index.borrow_mut().forget(db, key);
         };
-        let Some(queue) = opened.queue() else { return };
+        let Some(Value { queue, told }) = opened.value() else { return };
         effects.watch_ends(node.waiters.borrow().watch(db, key));
         let now = node.time.now_for(newest_ms);
         let turn = node.turn(now, ctx.flags() | Flags::DENY_BLOCKING);
@@ -217,8 +218,9 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
         let more = due(queue, &turn, STEPS, &mut effects);
         blocking::hand_out(node, (db, key), queue, &turn, &mut effects);
         let next = if more { Some(now.ms) } else { queue.next_event(now.ms, now.no_expiry_before_ms) };
-        node.index.borrow_mut().set(db, key, next);
+        node.index.borrow_mut().correct(db, key, told, next);
         blocking::look_for_ends(node, (db, key), Some(queue));
+        opened.close(!effects.batch().is_empty());
     }
     replicate::publish(node, ctx, name.get(), &effects);
     node.keep_effects(effects);

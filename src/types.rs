@@ -11,31 +11,46 @@ use rq_core::{copy_incarnation, Loader, Queue};
 
 use crate::api::{self, guarded, log, AofWriter, Ctx, Digest, Level, OptCtx, RdbReader, RdbWriter};
 use crate::graveyard;
+use crate::index::Told;
 
 /// The type's name in RDB files: exactly 9 characters, never to be changed.
 const NAME: &std::ffi::CStr = c"rq-queue1";
 /// The version of the frame described above.
 const ENCODING: c_int = 1;
 
+/// What is under a key.
+pub struct Value {
+    /// The queue: all that is saved, copied and replicated.
+    pub queue: Queue,
+    /// What the index knows of it.
+    pub told: Told,
+}
+
+impl From<Queue> for Value {
+    fn from(queue: Queue) -> Value {
+        Value { queue, told: Told::default() }
+    }
+}
+
 /// A value as the server keeps it.
-fn boxed<T>(value: T) -> *mut c_void {
+fn boxed(value: Value) -> *mut c_void {
     Box::into_raw(Box::new(value)).cast()
 }
 
-/// A value that the server shows. All callbacks of the type, and `api::Key`, agree on one `T`.
+/// The queue in a value that the server shows.
 ///
 /// # Safety
-/// `value` was made by [`boxed`] with the same `T`, and nobody changes it during `'a`.
-unsafe fn shown<'a, T>(value: *const c_void) -> Option<&'a T> {
+/// `value` is null or was made by [`boxed`], and nobody changes it during `'a`.
+unsafe fn shown<'a>(value: *const c_void) -> Option<&'a Queue> {
     // SAFETY: see above.
-    unsafe { value.cast::<T>().as_ref() }
+    unsafe { value.cast::<Value>().as_ref() }.map(|value| &value.queue)
 }
 
 /// A value that the server gives back.
 ///
 /// # Safety
-/// `value` was made by [`boxed`] with the same `T`, and is used by nobody any more.
-unsafe fn unboxed<T>(value: *mut c_void) -> Option<Box<T>> {
+/// `value` is null or was made by [`boxed`], and is used by nobody any more.
+unsafe fn unboxed(value: *mut c_void) -> Option<Box<Value>> {
     // SAFETY: see above.
     (!value.is_null()).then(|| unsafe { Box::from_raw(value.cast()) })
 }
@@ -70,7 +85,7 @@ unsafe extern "C" fn rdb_load(rdb: *mut raw::RedisModuleIO, encoding: c_int) -> 
                 if let Some(key) = rdb.key() {
                     node.index.borrow_mut().loaded(rdb.db(), key.bytes());
                 }
-                boxed::<Queue>(queue)
+                boxed(queue.into())
             }
             Err(why) => {
                 let key = rdb.key().map_or_else(|| "?".into(), |key| rq_core::quote(key.bytes()));
@@ -99,7 +114,7 @@ fn load(rdb: &RdbReader, encoding: c_int) -> Result<Queue, String> {
 unsafe extern "C" fn rdb_save(rdb: *mut raw::RedisModuleIO, value: *mut c_void) {
     guarded((), |_| {
         // SAFETY: the server lends both for this call.
-        if let Some((rdb, queue)) = unsafe { RdbWriter::from_raw(rdb).zip(shown::<Queue>(value)) } {
+        if let Some((rdb, queue)) = unsafe { RdbWriter::from_raw(rdb).zip(shown(value)) } {
             queue.snapshot(&mut |batch| rdb.string(batch));
             rdb.string(b"");
         }
@@ -110,7 +125,7 @@ unsafe extern "C" fn rdb_save(rdb: *mut raw::RedisModuleIO, value: *mut c_void) 
 unsafe extern "C" fn aof_rewrite(aof: *mut raw::RedisModuleIO, key: *mut raw::RedisModuleString, value: *mut c_void) {
     guarded((), |_| {
         // SAFETY: the server lends all for this call.
-        if let Some((aof, queue)) = unsafe { AofWriter::from_raw(aof, key).zip(shown::<Queue>(value)) } {
+        if let Some((aof, queue)) = unsafe { AofWriter::from_raw(aof, key).zip(shown(value)) } {
             queue.snapshot(&mut |batch| aof.apply(batch));
         }
     });
@@ -119,7 +134,7 @@ unsafe extern "C" fn aof_rewrite(aof: *mut raw::RedisModuleIO, key: *mut raw::Re
 unsafe extern "C" fn digest(digest: *mut raw::RedisModuleDigest, value: *mut c_void) {
     guarded((), |_| {
         // SAFETY: the server lends both for this call.
-        if let Some((digest, queue)) = unsafe { Digest::from_raw(digest).zip(shown::<Queue>(value)) } {
+        if let Some((digest, queue)) = unsafe { Digest::from_raw(digest).zip(shown(value)) } {
             queue.snapshot(&mut |batch| digest.add(batch));
         }
     });
@@ -130,8 +145,8 @@ unsafe extern "C" fn free(value: *mut c_void) {
     // Not `guarded`, which would make this thread a node of its own.
     let _ = std::panic::catch_unwind(|| {
         // SAFETY: the server gives the value back, and nobody uses it any more.
-        if let Some(queue) = unsafe { unboxed::<Queue>(value) } {
-            graveyard::bury(queue);
+        if let Some(value) = unsafe { unboxed(value) } {
+            graveyard::bury(value);
         }
     });
 }
@@ -145,16 +160,21 @@ unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleKeyOptCtx, _: *const c_
 unsafe extern "C" fn mem_usage(_: *mut raw::RedisModuleKeyOptCtx, value: *const c_void, _: usize) -> usize {
     guarded(0, |_| {
         // SAFETY: the server lends the value for this call.
-        unsafe { shown::<Queue>(value) }.map_or(0, Queue::mem_usage)
+        unsafe { shown(value) }.map_or(0, Queue::mem_usage)
     })
 }
 
 /// A key has lost its queue: deleted, renamed, moved or overwritten; and on some servers the new
 /// one has come already. So what is known is not forgotten, only looked at again soon.
-unsafe extern "C" fn unlink(about: *mut raw::RedisModuleKeyOptCtx, _: *const c_void) {
+unsafe extern "C" fn unlink(about: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) {
     guarded((), |node| {
-        // SAFETY: the server lends it for this call.
-        let about = unsafe { OptCtx::from_raw(about) };
+        // SAFETY: the server lends both for this call, on the main thread.
+        let about = unsafe {
+            if let Some(value) = value.cast::<Value>().as_ref() {
+                value.told.nothing();
+            }
+            OptCtx::from_raw(about)
+        };
         if let Some((db, key)) = about.as_ref().and_then(OptCtx::key) {
             node.index.borrow_mut().doubt(db, key.bytes());
         }
@@ -165,12 +185,12 @@ unsafe extern "C" fn unlink(about: *mut raw::RedisModuleKeyOptCtx, _: *const c_v
 unsafe extern "C" fn copy(about: *mut raw::RedisModuleKeyOptCtx, value: *const c_void) -> *mut c_void {
     guarded(std::ptr::null_mut(), |node| {
         // SAFETY: the server lends both for this call.
-        let Some((about, queue)) = (unsafe { OptCtx::from_raw(about).zip(shown::<Queue>(value)) }) else {
+        let Some((about, queue)) = (unsafe { OptCtx::from_raw(about).zip(shown(value)) }) else {
             return std::ptr::null_mut();
         };
         let Some((db, key)) = about.target() else { return std::ptr::null_mut() };
         // As for a loaded one: a hint, since not every server tells of copies.
         node.index.borrow_mut().loaded(db, key.bytes());
-        boxed::<Queue>(queue.copy(copy_incarnation(queue.incarnation(), db, key.bytes())))
+        boxed(queue.copy(copy_incarnation(queue.incarnation(), db, key.bytes())).into())
     })
 }

@@ -4,10 +4,11 @@ use crate::groups::Seen;
 use crate::id::JobId;
 use crate::job::{Job, Settled, State};
 use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_SPAN_MS, MAX_TIME_MS};
-use crate::queue::{ready_key, Queue};
+use crate::orders::{back_since, ready_key};
+use crate::queue::Queue;
 
 /// Whether the fields of one job go together.
-pub(crate) fn check_job(job: &Job, has_consumer: bool) -> Result<(), &'static str> {
+pub(crate) fn check_job(job: &Job<'_>, has_consumer: bool) -> Result<(), &'static str> {
     let more = job.more();
     let rule = |holds: bool, what: &'static str| if holds { Ok(()) } else { Err(what) };
     rule(job.id > JobId::ZERO && job.id.ms <= MAX_TIME_MS, "a job without an id")?;
@@ -44,22 +45,27 @@ pub(crate) fn check_job(job: &Job, has_consumer: bool) -> Result<(), &'static st
 /// # Errors
 /// What is wrong, for a person.
 pub fn check(queue: &Queue) -> Result<(), String> {
-    queue.by_id.check()?;
-    queue.ready.check()?;
-    queue.held_since.check()?;
+    let jobs = &queue.jobs;
+    jobs.check()?;
+    queue.ready.check(jobs)?;
     for order in [&queue.delayed, &queue.leased, &queue.done, &queue.ttl].into_iter().chain(&queue.dead) {
-        order.check()?;
+        order.check(jobs)?;
     }
-    let (mut bytes, mut counts, mut retrying, mut ttls, mut with_more) = ([0u64; 5], [0usize; 5], 0u64, 0usize, 0usize);
+    let (from, until) = queue.quiet;
+    let now = from.max(queue.head.newest_ms);
+    if queue.is_quiet(now) && queue.next_due(now, 0) < until {
+        return Err(format!("quiet from {from} until {until}, but something is due at {}", queue.next_due(now, 0)));
+    }
+    let (mut bytes, mut counts, mut retrying, mut ttls) = ([0u64; 5], [0usize; 5], 0u64, 0usize);
     let mut holds = std::collections::BTreeMap::new();
     let (mut groups, mut sinces) = (std::collections::BTreeMap::new(), 0u64);
-    for (id, slot) in queue.by_id.iter() {
-        let job = queue.jobs.get(slot).ok_or_else(|| format!("{id} points nowhere"))?;
+    for (id, slot) in jobs.iter() {
+        let job = jobs.get(slot).ok_or_else(|| format!("{id} points nowhere"))?;
         if job.id != id {
             return Err(format!("{id} points at {}", job.id));
         }
         let more = job.more();
-        check_job(job, more.consumer.is_some()).map_err(|what| format!("{id}: {what}"))?;
+        check_job(&job, more.consumer.is_some()).map_err(|what| format!("{id}: {what}"))?;
         if id > queue.head.last_id {
             return Err(format!("{id} is above the last id {}", queue.head.last_id));
         }
@@ -67,21 +73,22 @@ pub fn check(queue: &Queue) -> Result<(), String> {
             return Err(format!("{id}: token {} is above the last one {}", more.token, queue.head.last_token));
         }
         let found = match job.state {
-            State::Ready if more.group.is_some() => queue.groups.find_ready(ready_key(job)),
-            State::Ready => queue.ready.find(ready_key(job), Some(more.back_since).filter(|since| *since > 0)),
-            State::Delayed => queue.delayed.get(&(job.place, id)),
+            State::Ready if more.group.is_some() => queue.groups.has_ready(ready_key(&job), slot, jobs),
+            State::Ready => job.plain || queue.ready.has(ready_key(&job), back_since(&job), slot, jobs),
+            State::Delayed => queue.delayed.has((job.place, id), slot, jobs),
             State::Leased => {
-                queue.leased.get(&(more.until, id)).filter(|_| queue.held_since.get(&(more.last_delivered_at, id)).is_some())
+                let by_consumer = more.consumer.is_some_and(|consumer| queue.names.has(consumer, (more.last_delivered_at, id), slot, jobs));
+                by_consumer && queue.leased.has((more.until, id), slot, jobs)
             }
-            State::Dead => more.reason.and_then(|reason| queue.dead.get(reason as usize)?.get(&(more.until, id))),
-            State::Done => queue.done.get(&(more.until, id)),
+            State::Dead => more.reason.and_then(|reason| queue.dead.get(reason as usize)).is_some_and(|dead| dead.has((more.until, id), slot, jobs)),
+            State::Done => queue.done.has((more.until, id), slot, jobs),
         };
-        if found != Some(slot) {
+        if !found {
             return Err(format!("{id} is {} but not found there", job.state.name()));
         }
         if let (true, Some(at)) = (job.state.waits(), job.ttl_at()) {
             ttls = ttls.saturating_add(1);
-            if queue.ttl.get(&(at, id)) != Some(slot) {
+            if !queue.ttl.has((at, id), slot, jobs) {
                 return Err(format!("{id} is not found by its time to live"));
             }
         }
@@ -99,10 +106,9 @@ pub fn check(queue: &Queue) -> Result<(), String> {
         if job.state == State::Ready && (more.group.is_some() || more.back_since > 0) {
             sinces = sinces.saturating_add(1);
         }
-        with_more = with_more.saturating_add(usize::from(job.more.is_some()));
         retrying = retrying.saturating_add(u64::from(job.state == State::Delayed && more.deliveries > 0));
         if let (Some(sum), Some(count)) = (bytes.get_mut(job.state as usize), counts.get_mut(job.state as usize)) {
-            *sum = sum.saturating_add(job.bytes());
+            *sum = sum.saturating_add(job.bytes);
             *count = count.saturating_add(1);
         }
     }
@@ -113,23 +119,14 @@ pub fn check(queue: &Queue) -> Result<(), String> {
         same(state.name(), count as u64, queue.count(state) as u64)?;
         same("bytes", sum, queue.bytes.get(state as usize).copied().unwrap_or(0))?;
     }
-    same("leases by age", queue.leased.len() as u64, queue.held_since.len() as u64)?;
-    same("slots", queue.by_id.len() as u64, queue.jobs.len() as u64)?;
     same("retrying", retrying, queue.retrying)?;
     same("times to live", ttls as u64, queue.ttl.len() as u64)?;
-    same("jobs with more", with_more as u64, queue.with_more as u64)?;
-    for (id, name) in queue.names.iter() {
-        let (jobs, leased) = holds.remove(&id).unwrap_or_default();
-        same("a consumer's jobs", jobs, name.jobs)?;
-        same("a consumer's leases", leased as u64, name.leases)?;
-        same("a consumer's leases", leased as u64, queue.leases_of(&name.text).len() as u64)?;
-    }
+    queue.names.check(&holds, jobs)?;
     queue.dedup.check(|id| {
         let job = queue.job(id)?;
         Some((job.state.is_live(), job.more().dedup.clone()))
     })?;
     queue.schedules.check()?;
-    queue.groups.check(&groups)?;
-    same("ready jobs by age", sinces, queue.ready.since.len() as u64)?;
-    if holds.is_empty() { Ok(()) } else { Err("a job remembers a consumer that is not there".into()) }
+    queue.groups.check(&groups, jobs)?;
+    same("ready jobs by age", sinces, queue.ready.since.len() as u64)
 }

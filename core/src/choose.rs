@@ -31,7 +31,7 @@ impl Queue {
         let barred = |head: &Head| head.group.and_then(|group| Some((group, self.groups.barred(group, &self.head.policy, now)?)));
         let head = match self.head.policy.aging_ms() {
             None if self.groups.ready() == 0 => {
-                let (key, slot) = self.ready.first()?;
+                let (key, slot) = self.ready.first(&self.jobs)?;
                 return Some(Choice::Job(key, slot));
             }
             None => self.heads().next()?,
@@ -57,8 +57,8 @@ impl Queue {
 
     /// Whose turn it is at each priority, highest first.
     fn heads(&self) -> impl Iterator<Item = Head> + '_ {
-        let mut bare = self.ready.heads().peekable();
-        let mut grouped = self.groups.priorities().filter_map(|priority| self.groups.head(priority)).peekable();
+        let mut bare = self.ready.heads(&self.jobs).peekable();
+        let mut grouped = self.groups.priorities().filter_map(|priority| self.groups.head(priority, &self.jobs)).peekable();
         std::iter::from_fn(move || {
             let bare_key = bare.peek().map(|(key, _)| *key);
             let group_key = grouped.peek().map(|(_, _, key, _)| *key);
@@ -137,7 +137,7 @@ mod tests {
                 assert_eq!(looks(&mut queue), (1, true), "its first is taken at once");
                 run(&mut queue, Verb::Lease, &[b"w"]);
                 let small = queue.choose(NOW);
-                assert!(matches!(small, Some(Choice::Job(_, slot)) if queue.jobs.get(slot).is_some_and(|job| &*job.payload == b"one")));
+                assert!(matches!(small, Some(Choice::Job(_, slot)) if queue.jobs.get(slot).is_some_and(|job| job.payload == b"one")));
                 run(&mut queue, Verb::Lease, &[b"w"]);
                 assert_eq!(looks(&mut queue), (2, false), "one look that parks the group, one that finds nobody else");
                 for _ in 0..10 {

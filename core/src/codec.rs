@@ -64,7 +64,7 @@ pub(crate) fn encode(op: &Op<'_>, out: &mut Writer) {
         }
         Op::Put(stored) => {
             out.byte(PUT);
-            encode_job(&stored.job, stored.consumer.as_deref(), stored.group.as_deref(), out);
+            encode_job(&stored.facts.with(stored.payload), stored.consumer, stored.group, out);
         }
         Op::Create { incarnation } => {
             out.byte(CREATE);

@@ -9,6 +9,7 @@ use crate::limits::DUE_STEPS;
 use crate::op::Op;
 use crate::pause::{Pause, Side};
 use crate::queue::Queue;
+use crate::store::Entry;
 
 /// Which due work is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,16 @@ impl Run<'_, '_> {
     }
 
     fn due(&mut self, scope: Scope, max_steps: u32) -> bool {
+        let now = self.now();
+        if self.queue.is_quiet(now) {
+            return false;
+        }
+        let more = self.due_steps(scope, max_steps);
+        self.queue.quiet = (now, self.queue.next_due(now, 0));
+        more
+    }
+
+    fn due_steps(&mut self, scope: Scope, max_steps: u32) -> bool {
         let mut left = max_steps;
         loop {
             if left > 0 && scope != Scope::NotSlots && self.slot_step() {
@@ -68,16 +79,16 @@ impl Run<'_, '_> {
                 return Some((Step::Op(self.expiry_of(id)?), 1));
             }
         }
-        if let Some(((due, id), _)) = self.queue.delayed.first().filter(|((due, _), _)| *due <= now) {
-            let all = self.queue.delayed.iter().map(|(key, _)| key).take_while(|(due, _)| *due <= now);
-            let (mut last, mut jobs) = ((due, id), 0u32);
-            for key in all.take(room.max(1) as usize) {
-                last = key;
+        if self.queue.delayed.first().is_some_and(|first| first.at() <= now) {
+            let (mut last, mut jobs) = (None, 0u32);
+            for entry in self.queue.delayed.iter().take_while(|entry| entry.at() <= now).take(room.max(1) as usize) {
+                last = Some(entry);
                 jobs = jobs.saturating_add(1);
             }
-            return Some((Step::Op(Op::Promote { due: last.0, id: last.1 }), jobs));
+            let (due, id) = last.and_then(|last| Some((last.at(), self.queue.jobs.id(last.slot())?)))?;
+            return Some((Step::Op(Op::Promote { due, id }), jobs));
         }
-        if let Some(((_, id), _)) = self.queue.ttl.first().filter(|((at, _), _)| *at <= now) {
+        if let Some((_, id)) = self.queue.ttl.first_key(&self.queue.jobs).filter(|(at, _)| *at <= now) {
             return Some((Step::Op(Op::Bury { id, reason: Reason::Ttl, error: None }), 1));
         }
         if let Some((until, key, jobs)) = self.queue.dedup.ended_windows(now, room) {
@@ -86,8 +97,9 @@ impl Run<'_, '_> {
         if let Some(step) = self.pause_over() {
             return Some((step, 1));
         }
-        if self.queue.groups.next_idle().is_some_and(|until| until <= now) {
-            return Some((Step::Op(Op::Tidy), room.max(1)));
+        let idle = self.queue.groups.idle(now, DUE_STEPS);
+        if idle > 0 {
+            return Some((Step::Op(Op::Tidy), idle));
         }
         self.retention_step().map(|op| (Step::Op(op), 1))
     }
@@ -117,6 +129,9 @@ impl Run<'_, '_> {
     /// After its own work, a request holds the bounds of retention.
     pub(crate) fn retain(&mut self) {
         for _ in 0..DUE_STEPS {
+            if self.queue.is_quiet(self.now()) {
+                return;
+            }
             let Some(op) = self.retention_step() else { return };
             self.commit(&op);
         }
@@ -125,9 +140,10 @@ impl Run<'_, '_> {
     /// A lease that has expired: past its deadline, or further ahead than any lease reaches.
     fn expired(&self) -> Option<JobId> {
         let now = self.now();
-        let first = self.queue.leased.first().filter(|((deadline, _), _)| *deadline <= now);
-        let last = || self.queue.leased.last().filter(|((deadline, _), _)| self.queue.too_far(*deadline, now));
-        first.or_else(last).map(|((_, id), _)| id)
+        let leased = &self.queue.leased;
+        let first = leased.first().filter(|first| first.at() <= now);
+        let last = || leased.last().filter(|last| self.queue.too_far(last.at(), now));
+        first.or_else(last).and_then(|entry| self.queue.jobs.id(entry.slot()))
     }
 
     /// What becomes of a leased job whose lease ends by itself.
@@ -136,7 +152,7 @@ impl Run<'_, '_> {
         let policy = &self.queue.head.policy;
         let more = job.more();
         let expiries = more.budget_expiries.saturating_add(1);
-        if spent(more.deliveries, max_deliveries(job, self.queue)) || spent(expiries, policy.max_expiries()) {
+        if spent(more.deliveries, max_deliveries(&job, self.queue)) || spent(expiries, policy.max_expiries()) {
             return Some(Op::Bury { id, reason: Reason::ExpiredLease, error: None });
         }
         let wait = if policy.expiry_backoff() { policy.backoff_with_jitter_ms(expiries, self.random.next()) } else { 0 };
@@ -150,7 +166,7 @@ pub(crate) fn spent(count: u64, limit: u64) -> bool {
 }
 
 /// The limit of deliveries that holds for a job.
-pub(crate) fn max_deliveries(job: &Job, queue: &Queue) -> u64 {
+pub(crate) fn max_deliveries(job: &Job<'_>, queue: &Queue) -> u64 {
     job.more().own_max_deliveries.unwrap_or(queue.head.policy.max_deliveries())
 }
 

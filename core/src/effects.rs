@@ -4,7 +4,7 @@ use crate::apply::Applied;
 use crate::canary::Fault;
 use crate::codec;
 use crate::id::JobId;
-use crate::job::State;
+use crate::job::{Slot, State};
 use crate::op::{Event, Op};
 use crate::policy::Policy;
 use crate::queue::Queue;
@@ -26,8 +26,9 @@ pub struct Turn<'a> {
     pub may_block: bool,
     /// A fresh random number, for a queue that is made.
     pub incarnation: u64,
-    /// The policy of a queue that PUSH makes.
-    pub defaults: Policy,
+    /// The policy of a queue that PUSH makes, if it is not the usual one. In a box: it is large, and
+    /// hardly ever asked for.
+    pub defaults: Option<Box<Policy>>,
     /// The longest payload that is accepted: `rq.max-payload`.
     pub max_payload: usize,
     /// Schedules make no jobs now: the server is out of memory, or would evict them.
@@ -47,7 +48,7 @@ impl Turn<'_> {
             hold_expiry: false,
             may_block: false,
             incarnation: 0,
-            defaults: Policy::default(),
+            defaults: None,
             max_payload: crate::limits::MAX_PAYLOAD,
             bar_slots: false,
             slots: &NoCalendar,
@@ -103,6 +104,8 @@ pub struct Effects {
     batch: Writer,
     events: Vec<Event>,
     granted: Vec<(JobId, u64)>,
+    /// Where these jobs are.
+    granted_slots: Vec<Slot>,
     ended: Vec<(JobId, End)>,
     watch_ends: bool,
     stale: u64,
@@ -120,7 +123,7 @@ impl Effects {
     pub fn clear(&mut self) {
         self.batch.clear();
         self.events.clear();
-        self.granted.clear();
+        self.begin_granting();
         self.ended.clear();
         self.watch_ends = false;
         self.stale = 0;
@@ -143,8 +146,20 @@ impl Effects {
         &self.granted
     }
 
-    pub(crate) fn granted_mut(&mut self) -> &mut Vec<(JobId, u64)> {
-        &mut self.granted
+    /// Forgets the leases of an earlier request.
+    pub(crate) fn begin_granting(&mut self) {
+        self.granted.clear();
+        self.granted_slots.clear();
+    }
+
+    pub(crate) fn grant(&mut self, id: JobId, token: u64, slot: Slot) {
+        self.granted.push((id, token));
+        self.granted_slots.push(slot);
+    }
+
+    /// The same leases, with the places of their jobs, as long as nobody moves them.
+    pub(crate) fn granted_jobs(&self) -> impl ExactSizeIterator<Item = (JobId, u64, Slot)> + '_ {
+        self.granted.iter().zip(&self.granted_slots).map(|((id, token), slot)| (*id, *token, *slot))
     }
 
     /// The jobs that ended, and how, if [`Effects::watch_ends`] asked for them.

@@ -77,13 +77,14 @@ pub fn execute_absent(
     match request {
         Request::Push { .. } | Request::Create { .. } | Request::Pause { .. } | Request::Schedule { .. } => {
             let mut queue = Queue::new(turn.incarnation);
-            queue.head.policy = turn.defaults.clone();
+            let defaults = turn.defaults.as_deref().cloned().unwrap_or_default();
+            queue.head.policy = defaults.clone();
             admit(&queue, request, turn)?;
             queue.head.policy = Policy::default();
             let mut run = Run::new(&mut queue, turn, effects);
             run.effects.record(&Op::Create { incarnation: turn.incarnation }, turn.now);
             run.queue.head.newest_ms = turn.now;
-            for setting in turn.defaults.settings() {
+            for setting in defaults.settings() {
                 // What a new queue has anyway is not told: a replica's new queue has it too.
                 if !run.queue.head.policy.has(&setting) {
                     run.commit(&Op::Policy(setting));
@@ -311,11 +312,11 @@ impl Waiter {
 
 /// How a job has ended; None: it is still to be done.
 pub fn end_of(queue: &Queue, id: JobId) -> Option<End> {
-    match queue.job(id).map(|job| (job.state, job.more())) {
-        None => Some(End::Gone),
-        Some((State::Done, more)) => Some(End::Done(Some(more.result.clone()))),
-        Some((State::Dead, _)) => Some(End::Dead),
-        Some(_) => None,
+    let Some(job) = queue.job(id) else { return Some(End::Gone) };
+    match job.state {
+        State::Done => Some(End::Done(Some(job.more().result.clone()))),
+        State::Dead => Some(End::Dead),
+        _ => None,
     }
 }
 

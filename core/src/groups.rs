@@ -13,13 +13,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use crate::id::JobId;
 use crate::job::Slot;
 use crate::pause::Pause;
 use crate::policy::Policy;
 use crate::rate::Grants;
-use crate::ready::ReadyKey;
-use crate::sorted::Sorted;
+use crate::ready::{Lanes, ReadyKey};
+use crate::store::{ByTime, Entry, Jobs, Order};
 
 /// The number of a group within a queue.
 pub(crate) type GroupId = u32;
@@ -48,7 +47,7 @@ pub(crate) struct Group {
 #[derive(Debug, Clone)]
 struct Member {
     turn: u64,
-    jobs: Sorted<(u64, JobId), Slot>,
+    jobs: ByTime,
 }
 
 /// The groups of a queue.
@@ -60,7 +59,7 @@ pub(crate) struct Groups {
     /// The groups that may be served, by turn.
     rings: BTreeMap<Reverse<i8>, BTreeSet<(u64, GroupId)>>,
     /// All ready jobs of groups, in the order of PEEK.
-    all: Sorted<ReadyKey, Slot>,
+    all: Lanes,
     /// Parked groups that come back by time.
     wake: BTreeSet<(u64, GroupId)>,
     /// Pauses of groups that end.
@@ -89,16 +88,16 @@ impl Group {
 
     /// The place of the oldest of them, Unix ms; likewise.
     pub(crate) fn oldest_ready(&self) -> Option<u64> {
-        self.ready.values().filter_map(|member| member.jobs.first()).map(|((place, _), _)| place).min()
+        self.ready.values().filter_map(|member| member.jobs.first()).map(|first| first.at()).min()
     }
 }
 
 /// Why a group is not served now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barred {
-    /// Until a job of it ends, or a pause.
+    /// Until a job of it ends, or a pause without end.
     ByState,
-    /// Until this time, Unix ms.
+    /// By its rate or a pause, until this time, Unix ms.
     Until(u64),
 }
 
@@ -109,7 +108,7 @@ impl Groups {
             groups: Vec::new(),
             free: Vec::new(),
             rings: BTreeMap::new(),
-            all: Sorted::new(),
+            all: Lanes::new(),
             wake: BTreeSet::new(),
             pause_ends: BTreeSet::new(),
             idle: BTreeSet::new(),
@@ -237,6 +236,12 @@ impl Groups {
         }
     }
 
+    /// How many groups, `max` at most, are without jobs and have no grants that count at `now`.
+    pub(crate) fn idle(&self, now: u64, max: u32) -> u32 {
+        let over = self.idle.iter().take_while(|(until, _)| *until <= now).take(max as usize);
+        over.fold(0, |count, _| count.saturating_add(1))
+    }
+
     /// Forgets some of the groups whose grants do not count any more at `now`.
     pub(crate) fn tidy(&mut self, now: u64, max: u32) -> Option<()> {
         let mut any = None;
@@ -253,18 +258,18 @@ impl Groups {
         self.counter
     }
 
-    pub(crate) fn insert_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot) {
-        self.all.insert(key, slot);
+    pub(crate) fn insert_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot, stored: &Jobs) {
+        self.all.insert(key, slot, stored);
         let turn = self.next_turn();
         let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let (priority, place, job) = key;
         match group.ready.get_mut(&priority) {
             Some(member) => {
-                member.jobs.insert((place, job), slot);
+                member.jobs.insert((place, job), slot, stored);
             }
             None => {
-                let mut jobs = Sorted::new();
-                jobs.insert((place, job), slot);
+                let mut jobs = Order::new();
+                jobs.insert((place, job), slot, stored);
                 group.ready.insert(priority, Member { turn, jobs });
                 if !group.parked {
                     self.rings.entry(priority).or_default().insert((turn, id));
@@ -273,13 +278,13 @@ impl Groups {
         }
     }
 
-    pub(crate) fn remove_ready(&mut self, id: GroupId, key: ReadyKey) {
-        self.all.remove(&key);
+    pub(crate) fn remove_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot) {
+        self.all.remove(key, slot);
         let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
         let (priority, place, job) = key;
         let Some(member) = group.ready.get_mut(&priority) else { return };
-        member.jobs.remove(&(place, job));
-        if member.jobs.len() == 0 {
+        member.jobs.remove((place, job), slot);
+        if member.jobs.is_empty() {
             let turn = member.turn;
             group.ready.remove(&priority);
             leave_ring(&mut self.rings, priority, turn, id);
@@ -292,12 +297,28 @@ impl Groups {
             return;
         }
         let turn = self.next_turn();
+        self.set_turn(id, priority, turn);
+    }
+
+    /// The turn of a group, or of the jobs without one, at a priority; 0: none is noted.
+    pub(crate) fn turn(&self, id: Option<GroupId>, priority: Reverse<i8>) -> u64 {
+        match id {
+            None => self.bare_turn(priority),
+            Some(id) => self.get(id).and_then(|group| group.ready.get(&priority)).map_or(0, |member| member.turn),
+        }
+    }
+
+    /// Sets a turn; 0 has no effect on a group.
+    pub(crate) fn set_turn(&mut self, id: Option<GroupId>, priority: Reverse<i8>, turn: u64) {
         let Some(id) = id else {
-            self.bare.insert(priority, turn);
+            match turn {
+                0 => self.bare.remove(&priority),
+                turn => self.bare.insert(priority, turn),
+            };
             return;
         };
         let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        let Some(member) = group.ready.get_mut(&priority) else { return };
+        let Some(member) = group.ready.get_mut(&priority).filter(|_| turn > 0) else { return };
         let old = std::mem::replace(&mut member.turn, turn);
         if !group.parked {
             leave_ring(&mut self.rings, priority, old, id);
@@ -323,17 +344,20 @@ impl Groups {
     }
 
     /// Who is next at a priority: its turn, and its first job.
-    pub(crate) fn head(&self, priority: Reverse<i8>) -> Option<(u64, GroupId, ReadyKey, Slot)> {
+    pub(crate) fn head(&self, priority: Reverse<i8>, stored: &Jobs) -> Option<(u64, GroupId, ReadyKey, Slot)> {
         let (turn, id) = *self.rings.get(&priority)?.first()?;
-        let ((place, job), slot) = self.get(id)?.ready.get(&priority)?.jobs.first()?;
-        Some((turn, id, (priority, place, job), slot))
+        let first = self.get(id)?.ready.get(&priority)?.jobs.first()?;
+        Some((turn, id, (priority, first.at(), stored.id(first.slot())?), first.slot()))
     }
 
     /// Whether nothing new of a group may be leased at `now`.
     pub(crate) fn barred(&self, id: GroupId, policy: &Policy, now: u64) -> Option<Barred> {
         let group = self.get(id)?;
-        if group.is_full(policy, false) || Pause::on(group.pause.as_ref(), now).is_some() {
+        if group.is_full(policy, false) {
             return Some(Barred::ByState);
+        }
+        if let Some(pause) = Pause::on(group.pause.as_ref(), now) {
+            return Some(pause.until.map_or(Barred::ByState, Barred::Until));
         }
         group.grants.barred_until(now, policy.group_rate()).map(Barred::Until)
     }
@@ -370,8 +394,12 @@ impl Groups {
         (0..self.groups.len()).filter_map(|id| GroupId::try_from(id).ok()).for_each(|id| self.unpark(id));
     }
 
-    /// Groups that are only remembered for their rate: it may be another one now.
+    /// Groups have another rate, or none. One that is set anew begins with no grants known, and
+    /// those that are only remembered for it may have to go.
     pub(crate) fn settle_all(&mut self, policy: &Policy) {
+        if policy.group_rate().is_none() {
+            self.groups.iter_mut().flatten().for_each(|group| group.grants = Grants::default());
+        }
         (0..self.groups.len()).filter_map(|id| GroupId::try_from(id).ok()).for_each(|id| self.settle(id, Some(policy)));
     }
 
@@ -463,14 +491,14 @@ impl Groups {
         self.unpark(id);
     }
 
-    /// The slot of a ready job, for checks.
-    pub(crate) fn find_ready(&self, key: ReadyKey) -> Option<Slot> {
-        self.all.get(&key)
+    /// Whether a ready job is there, for checks.
+    pub(crate) fn has_ready(&self, key: ReadyKey, slot: Slot, stored: &Jobs) -> bool {
+        self.all.has(key, slot, stored)
     }
 
     /// All ready jobs of groups in the order of PEEK, from the first one after `after`.
-    pub(crate) fn ready_after(&self, after: Option<ReadyKey>) -> crate::sorted::Iter<'_, ReadyKey, Slot> {
-        self.all.after(after)
+    pub(crate) fn ready_after<'a>(&'a self, after: Option<ReadyKey>, stored: &'a Jobs) -> impl Iterator<Item = (ReadyKey, Slot)> + 'a {
+        self.all.after(after, stored)
     }
 
     /// The counter and the turns of the jobs without group, for a snapshot.
@@ -491,16 +519,10 @@ impl Groups {
 
     /// Sets the turns and grants of a group from a snapshot.
     pub(crate) fn set_group(&mut self, id: GroupId, turns: &[(i8, u64)], grants: Grants) {
-        let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
+        let Some(group) = self.get_mut(id) else { return };
         group.grants = grants;
         for (priority, turn) in turns {
-            let priority = Reverse(*priority);
-            let Some(member) = group.ready.get_mut(&priority) else { continue };
-            let old = std::mem::replace(&mut member.turn, *turn);
-            if !group.parked {
-                leave_ring(&mut self.rings, priority, old, id);
-                self.rings.entry(priority).or_default().insert((*turn, id));
-            }
+            self.set_turn(Some(id), Reverse(*priority), *turn);
         }
     }
 
@@ -510,8 +532,8 @@ impl Groups {
 
     /// Whether it is consistent; `jobs` are all jobs of groups: group, key and slot if ready,
     /// whether leased, whether waiting for a retry.
-    pub(crate) fn check(&self, jobs: &BTreeMap<GroupId, Seen>) -> Result<(), String> {
-        self.all.check()?;
+    pub(crate) fn check(&self, jobs: &BTreeMap<GroupId, Seen>, stored: &Jobs) -> Result<(), String> {
+        self.all.check(stored)?;
         let (mut ready, mut in_rings) = (0usize, 0usize);
         for (id, group) in self.after(None) {
             let nothing = Seen::default();
@@ -524,10 +546,10 @@ impl Groups {
                 return Err(format!("group {id} is kept for nothing"));
             }
             for (priority, member) in &group.ready {
-                member.jobs.check()?;
+                member.jobs.check(stored)?;
                 ready = ready.saturating_add(member.jobs.len());
                 let stands = self.rings.get(priority).is_some_and(|ring| ring.contains(&(member.turn, id)));
-                if stands == group.parked || member.jobs.len() == 0 {
+                if stands == group.parked || member.jobs.is_empty() {
                     return Err(format!("group {id} parked {} and in its ring {stands}", group.parked));
                 }
                 in_rings = in_rings.saturating_add(usize::from(stands));

@@ -42,10 +42,8 @@ impl JobId {
     /// Reads `<ms>-<seq>`: two decimal numbers without sign, space or leading zeros, so that an
     /// id has one spelling. None if it is anything else.
     pub fn parse(text: &[u8]) -> Option<JobId> {
-        let dash = text.iter().position(|&b| b == b'-')?;
-        let (ms, seq) = (text.get(..dash)?, text.get(dash.checked_add(1)?..)?);
-        let ms = decimal(ms)?;
-        let seq = u32::try_from(decimal(seq)?).ok()?;
+        let (ms, rest) = leading(text)?;
+        let seq = u32::try_from(decimal(rest.strip_prefix(b"-")?)?).ok()?;
         (ms <= MAX_TIME_MS).then_some(JobId { ms, seq })
     }
 
@@ -87,27 +85,62 @@ impl Default for IdText {
 /// Writes `n` in decimal so that it ends before `end`; returns where it begins.
 fn digits(buffer: &mut [u8; 32], end: usize, mut n: u64) -> usize {
     let mut at = end;
-    loop {
+    // Two at a time, as long as there are two.
+    while n >= 10 {
+        let (tens, rest) = (n / 100, n % 100);
+        at = at.saturating_sub(2);
+        if let Some([high, low]) = buffer.get_mut(at..).and_then(|from| from.first_chunk_mut()) {
+            (*high, *low) = (b'0' | (rest / 10) as u8, b'0' | (rest % 10) as u8);
+        }
+        n = tens;
+    }
+    if n > 0 || at == end {
         at = at.saturating_sub(1);
         if let Some(b) = buffer.get_mut(at) {
-            *b = b'0'.saturating_add(u8::try_from(n % 10).unwrap_or(0));
-        }
-        n /= 10;
-        if n == 0 {
-            return at;
+            *b = b'0' | n as u8;
         }
     }
+    at
 }
 
-/// A decimal number in its one canonical spelling.
+/// A decimal number in its one canonical spelling, of at most 19 digits: no bound that is set to
+/// numbers anywhere has more.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
-    match text {
-        [] | [b'0', _, ..] => None,
-        _ => text.iter().try_fold(0u64, |n, &b| {
-            let digit = b.checked_sub(b'0').filter(|d| *d < 10)?;
-            n.checked_mul(10)?.checked_add(u64::from(digit))
-        }),
+    leading(text).and_then(|(n, rest)| rest.is_empty().then_some(n))
+}
+
+/// The number that a text begins with, and what follows it.
+fn leading(text: &[u8]) -> Option<(u64, &[u8])> {
+    let (mut n, mut rest) = (0u64, text);
+    while let Some((eight, after)) = rest.split_first_chunk() {
+        let Some(digits) = eight_digits(*eight) else { break };
+        n = n.wrapping_mul(100_000_000).wrapping_add(digits);
+        rest = after;
     }
+    while let Some((byte, after)) = rest.split_first() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        n = n.wrapping_mul(10).wrapping_add(u64::from(digit));
+        rest = after;
+    }
+    let len = text.len().saturating_sub(rest.len());
+    let canonical = matches!(len, 1..=19) && (len == 1 || text.first() != Some(&b'0'));
+    canonical.then_some((n, rest))
+}
+
+/// The number that eight digits make, all at once: first in pairs, then in fours.
+fn eight_digits(text: [u8; 8]) -> Option<u64> {
+    const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
+    let digits = u64::from_le_bytes(text) ^ ZEROS;
+    // Above 9 a byte of them has a high bit, or gets one when 6 is added.
+    if (digits | digits.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
+        return None;
+    }
+    let pairs = (digits.wrapping_mul(10).wrapping_add(digits >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100).wrapping_add(pairs >> 16)) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
 }
 
 #[cfg(test)]
@@ -125,6 +158,29 @@ mod tests {
         for bad in ["", "-", "1", "1-", "-1", "01-0", "1-00", "+1-0", "1-0 ", "1-4294967296", "1-1-1",
             "18446744073709551616-0", "x-0"] {
             assert_eq!(JobId::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_one_spelling() {
+        let mut n = 1u64;
+        for _ in 0..2_000 {
+            n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let number = (n >> 1) >> (n % 60);
+            let text = number.to_string();
+            assert_eq!(decimal(text.as_bytes()), Some(number).filter(|_| text.len() < 20));
+            let id = JobId { ms: number % 1_000_000_000_000, seq: n as u32 };
+            assert_eq!(id.write(&mut IdText::new()), id.to_string().as_bytes());
+            // One wrong character anywhere, of all there are.
+            let at = n as usize % text.len();
+            let mut wrong = text.into_bytes();
+            wrong[at] = (n >> 8) as u8;
+            let right = wrong.iter().all(u8::is_ascii_digit) && (wrong[0] != b'0' || wrong.len() == 1);
+            assert_eq!(decimal(&wrong).is_some(), right, "{wrong:?}");
+        }
+        for (text, number) in [("0", Some(0)), ("10000000", Some(10_000_000)), ("9999999999999999999", Some(9_999_999_999_999_999_999)),
+            ("10000000000000000000", None), ("00000000", None), ("", None)] {
+            assert_eq!(decimal(text.as_bytes()), number, "{text}");
         }
     }
 

@@ -1,9 +1,13 @@
 //! A job and all that is known about it.
 
+use std::borrow::Cow;
+use std::ops::Deref;
+
 use crate::dedup::Key;
 use crate::groups::GroupId;
 use crate::id::JobId;
 use crate::schedule::Name;
+use crate::store::Record;
 
 /// Where a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,16 +121,65 @@ impl Settled {
     }
 }
 
-/// A job. What most waiting jobs do not need is in [`More`].
-#[derive(Debug, Clone)]
-pub(crate) struct Job {
+/// What the orders of a queue and the tokens of workers go by: what is asked of jobs all the time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Outline {
     pub(crate) id: JobId,
+    pub(crate) state: State,
+    /// Ready, as it was pushed, with nothing said about it: where it is stored is its order.
+    pub(crate) plain: bool,
     /// When it is or became due, Unix ms: its place among the ready jobs, or its due time.
     pub(crate) place: u64,
-    pub(crate) payload: Box<[u8]>,
-    pub(crate) more: Option<Box<More>>,
     pub(crate) priority: i8,
+    /// The bytes that limits and INFO count: of payload and result.
+    pub(crate) bytes: u64,
+    /// See [`More`] for these.
+    pub(crate) settled: Settled,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) consumer: Option<NameId>,
+    pub(crate) group: Option<GroupId>,
+    pub(crate) own_lease_ms: u64,
+    pub(crate) ttl_at: u64,
+    pub(crate) token: u64,
+    pub(crate) lease_ms: u64,
+    pub(crate) until: u64,
+    pub(crate) back_since: u64,
+    pub(crate) last_delivered_at: u64,
+    pub(crate) deliveries: u64,
+}
+
+/// A job, as it is looked at.
+#[derive(Debug, Clone)]
+pub(crate) struct Job<'a> {
+    outline: Outline,
+    pub(crate) payload: &'a [u8],
+    known: Whence<'a>,
+}
+
+/// Where the rest of what is known of a job is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whence<'a> {
+    Nowhere,
+    Record(&'a Record),
+    InHand(&'a More),
+}
+
+impl Deref for Job<'_> {
+    type Target = Outline;
+
+    fn deref(&self) -> &Outline {
+        &self.outline
+    }
+}
+
+/// All of a job that can change, in hand. (Its payload can be replaced, but that is rare.)
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) id: JobId,
     pub(crate) state: State,
+    pub(crate) place: u64,
+    pub(crate) priority: i8,
+    pub(crate) more: More,
 }
 
 /// The rest of a job: its own options, its lease, its history.
@@ -178,56 +231,125 @@ pub(crate) struct More {
     pub(crate) dedup_window_ms: u64,
     /// What ACK left with a finished job.
     pub(crate) result: Box<[u8]>,
-    /// Neighbours among the leases of its consumer; not stored.
-    pub(crate) links: Links,
 }
 
 /// The number of a consumer's name within a queue.
 pub(crate) type NameId = u32;
-/// The number of a job's slot within a queue.
+/// Where a job is stored.
 pub(crate) type Slot = u32;
 
-/// A doubly linked list through the jobs leased by one consumer.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Links {
-    pub(crate) before: Option<Slot>,
-    pub(crate) after: Option<Slot>,
-}
-
-/// Links say where a job is stored, not what it is.
-impl PartialEq for Links {
-    fn eq(&self, _: &Links) -> bool {
-        true
-    }
-}
-impl Eq for Links {}
-
-impl Job {
-    pub(crate) fn more(&self) -> &More {
-        self.more.as_deref().unwrap_or(&NOTHING_MORE)
+impl<'a> Job<'a> {
+    pub(crate) fn new(outline: Outline, payload: &'a [u8], known: Whence<'a>) -> Job<'a> {
+        Job { outline, payload, known }
     }
 
-    pub(crate) fn more_mut(&mut self) -> &mut More {
-        self.more.get_or_insert_with(Box::default)
-    }
-
-    /// When a waiting job goes to dead by TTL.
-    pub(crate) fn ttl_at(&self) -> Option<u64> {
-        Some(self.more().ttl_at).filter(|at| *at > 0)
+    /// Everything that is known of it.
+    pub(crate) fn more(&self) -> Cow<'a, More> {
+        match self.known {
+            Whence::Nowhere => Cow::Owned(More::default()),
+            Whence::Record(record) => record.more(self.place),
+            Whence::InHand(more) => Cow::Borrowed(more),
+        }
     }
 
     /// Payload bytes.
     pub(crate) fn size(&self) -> u64 {
         self.payload.len() as u64
     }
+}
 
-    /// The bytes that limits and INFO count: of payload and result.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.size().saturating_add(self.more().result.len() as u64)
+impl Outline {
+    /// Of a plain job.
+    pub(crate) fn plain(id: JobId, bytes: u64) -> Outline {
+        Outline {
+            id, state: State::Ready, plain: true, place: id.ms, priority: 0, bytes, settled: Settled::No, reason: None, consumer: None,
+            group: None, own_lease_ms: 0, ttl_at: 0, token: 0, lease_ms: 0, until: 0, back_since: 0, last_delivered_at: 0, deliveries: 0,
+        }
+    }
+
+    /// When a waiting job goes to dead by TTL.
+    pub(crate) fn ttl_at(&self) -> Option<u64> {
+        Some(self.ttl_at).filter(|at| *at > 0)
     }
 }
 
-static NOTHING_MORE: std::sync::LazyLock<More> = std::sync::LazyLock::new(More::default);
+impl Facts {
+    /// Ready, as it was pushed, with nothing said about it.
+    pub(crate) fn plain(id: JobId) -> Facts {
+        Facts { id, state: State::Ready, place: id.ms, priority: 0, more: More::default() }
+    }
+
+    pub(crate) fn is_plain(&self) -> bool {
+        self.state == State::Ready && self.place == self.id.ms && self.priority == 0 && self.more.known() == Known::NOTHING
+    }
+
+    /// The job that it is with a payload.
+    pub(crate) fn with<'a>(&'a self, payload: &'a [u8]) -> Job<'a> {
+        Job::new(self.outline(payload.len() as u64), payload, Whence::InHand(&self.more))
+    }
+
+    /// Its outline, with a payload of that size. It is not plain, or will not be.
+    pub(crate) fn outline(&self, size: u64) -> Outline {
+        self.more.outline(Outline { state: self.state, place: self.place, priority: self.priority, ..Outline::plain(self.id, size) })
+    }
+}
+
+/// Which kinds of things are known of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// What it can be pushed with, but for a dedup key.
+    pub(crate) options: bool,
+    /// A delivery.
+    pub(crate) delivery: bool,
+    /// Anything else.
+    pub(crate) rare: bool,
+}
+
+impl Known {
+    const NOTHING: Known = Known { options: false, delivery: false, rare: false };
+}
+
+impl More {
+    /// What it adds to the outline of a job.
+    pub(crate) fn outline(&self, job: Outline) -> Outline {
+        Outline {
+            plain: false,
+            bytes: job.bytes.saturating_add(self.result.len() as u64),
+            settled: self.settled,
+            reason: self.reason,
+            consumer: self.consumer,
+            group: self.group,
+            own_lease_ms: self.own_lease_ms,
+            ttl_at: self.ttl_at,
+            token: self.token,
+            lease_ms: self.lease_ms,
+            until: self.until,
+            back_since: self.back_since,
+            last_delivered_at: self.last_delivered_at,
+            deliveries: self.deliveries,
+            ..job
+        }
+    }
+
+    /// Cheaper than to compare with nothing: each job is asked when it changes.
+    pub(crate) fn known(&self) -> Known {
+        // All fields by name, so that none is forgotten.
+        let More {
+            own_lease_ms, own_max_deliveries, ttl_ms, ttl_at, token, settled, consumer, lease_ms, until, old_place, back_since,
+            first_delivered_at, last_delivered_at, deliveries, budget_failures, budget_expiries, total_deliveries, failures,
+            expiries, releases, redrives, reason, error, group, schedule, slot_at, dedup, dedup_window_ms, result,
+        } = self;
+        let options = own_lease_ms | ttl_ms | ttl_at;
+        let delivery = token | lease_ms | until | old_place | first_delivered_at | last_delivered_at | deliveries | total_deliveries;
+        let counts = back_since | budget_failures | budget_expiries | failures | expiries | releases | redrives | slot_at | dedup_window_ms;
+        let texts = reason.is_some() || schedule.is_some() || dedup.is_some() || !error.is_empty() || !result.is_empty();
+        Known {
+            options: options != 0 || own_max_deliveries.is_some() || group.is_some(),
+            delivery: delivery != 0 || consumer.is_some() || *settled != Settled::No,
+            rare: counts != 0 || texts,
+        }
+    }
+}
 
 /// What a token is good for, of a job that is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -244,13 +366,12 @@ pub(crate) enum Hold {
     Settled(Settled),
 }
 
-impl Job {
+impl Outline {
     pub(crate) fn hold(&self, token: u64) -> Hold {
-        let more = self.more();
-        if token == 0 || more.token != token {
+        if token == 0 || self.token != token {
             return Hold::Stale;
         }
-        match (more.settled, self.state) {
+        match (self.settled, self.state) {
             (Settled::No, State::Leased) => Hold::Live,
             (Settled::No, State::Ready | State::Delayed) => Hold::Late,
             (Settled::No, State::Dead) => Hold::LateDead,

@@ -15,7 +15,7 @@ impl Run<'_, '_> {
     /// Leases up to COUNT jobs in order; `effects.granted` tells which.
     pub(crate) fn take(&mut self, consumer: &[u8], options: &LeaseOptions) {
         let now = self.now();
-        self.effects.granted_mut().clear();
+        self.effects.begin_granting();
         self.queue.groups.wake(now);
         let (mut bytes, mut passed_over) = (0u64, 0u32);
         while (self.effects.granted().len() as u64) < options.count && self.queue.barred(now).is_none() {
@@ -40,7 +40,7 @@ impl Run<'_, '_> {
             if bytes > options.max_bytes && !self.effects.granted().is_empty() {
                 break;
             }
-            let lease_ms = match job.more().own_lease_ms {
+            let lease_ms = match job.own_lease_ms {
                 0 => options.lease_ms.unwrap_or(self.queue.head.policy.lease_ms()),
                 own => own,
             };
@@ -50,7 +50,7 @@ impl Run<'_, '_> {
                 break;
             }
             self.commit(&Op::Lease { id, token, lease_ms, consumer });
-            self.effects.granted_mut().push((id, token));
+            self.effects.grant(id, token, slot);
         }
     }
 
@@ -69,19 +69,19 @@ impl Run<'_, '_> {
         }
         out.array(self.effects.granted().len());
         let mut text = IdText::new();
-        for (id, token) in self.effects.granted() {
-            let Some(job) = self.queue.job(*id) else {
+        for (id, token, slot) in self.effects.granted_jobs() {
+            let Some(job) = self.queue.jobs.get(slot) else {
                 out.null_array();
                 continue;
             };
             out.array(if options.meta { 6 } else { 5 });
             out.bulk(id.write(&mut text));
-            out.uint(*token);
-            out.uint(job.more().deliveries);
-            out.bulk(&job.payload);
-            out.uint(job.more().lease_ms);
+            out.uint(token);
+            out.uint(job.deliveries);
+            out.bulk(job.payload);
+            out.uint(job.lease_ms);
             if options.meta {
-                view::write_job(self.queue, job, false, out);
+                view::write_job(self.queue, &job, false, out);
             }
         }
     }

@@ -25,8 +25,6 @@ pub const MAX_KEYS: u64 = 1_000;
 /// LEASE without MAXBYTES stops when its payloads come to this much, so that a large COUNT cannot
 /// fill the server's memory with one reply.
 pub const LEASE_BYTES: u64 = 64 << 20;
-/// CONSUMERS ends its page when it has looked at this many leases.
-pub const PAGE_LEASES: u64 = 10_000;
 /// The most maps that one PEEK shows.
 pub const MAX_PEEK: u64 = 1_000;
 /// PEEK ends its page when it has shown this many payload bytes.

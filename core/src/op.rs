@@ -1,9 +1,11 @@
 //! The ops: decided facts, with absolute times. All that ever changes a queue is one of them.
 
+use std::ffi::CStr;
+
 use crate::dedup::Owner;
 use crate::groups::Turns;
 use crate::id::JobId;
-use crate::job::{Job, Reason};
+use crate::job::{Facts, Reason};
 use crate::pause::{Pause, Side};
 use crate::policy::Setting;
 use crate::queue::Header;
@@ -17,7 +19,7 @@ pub(crate) enum Op<'a> {
     /// The queue is as new, with this header. Begins a snapshot.
     Reset(Box<Header>),
     /// A job with everything that is known about it, from a snapshot.
-    Put(Box<Stored>),
+    Put(Box<Stored<'a>>),
     /// The queue was made.
     Create { incarnation: u64 },
     /// An option was set.
@@ -130,21 +132,13 @@ pub(crate) enum Due {
     Delayed(u64),
 }
 
-/// A job as a snapshot has it: with its consumer's name instead of a number.
-#[derive(Debug, Clone)]
-pub(crate) struct Stored {
-    pub(crate) job: Job,
-    pub(crate) consumer: Option<Box<[u8]>>,
-    pub(crate) group: Option<Box<[u8]>>,
-}
-
-impl PartialEq for Stored {
-    fn eq(&self, other: &Stored) -> bool {
-        let same = |a: &Job, b: &Job| {
-            (a.id, a.place, a.priority, a.state, &a.payload, a.more()) == (b.id, b.place, b.priority, b.state, &b.payload, b.more())
-        };
-        same(&self.job, &other.job) && self.consumer == other.consumer && self.group == other.group
-    }
+/// A job as a snapshot has it: with the names of its consumer and its group instead of numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stored<'a> {
+    pub(crate) facts: Facts,
+    pub(crate) payload: &'a [u8],
+    pub(crate) consumer: Option<&'a [u8]>,
+    pub(crate) group: Option<&'a [u8]>,
 }
 
 /// A state change that others may be told of.
@@ -165,20 +159,20 @@ pub enum Event {
 }
 
 impl Event {
-    /// The name of the keyspace event.
-    pub fn name(self) -> &'static str {
+    /// The name of the keyspace event, as the server wants it.
+    pub fn name(self) -> &'static CStr {
         match self {
-            Event::Push => "rq.push",
-            Event::Duplicate => "rq.duplicate",
-            Event::Lease => "rq.lease",
-            Event::Ack => "rq.ack",
-            Event::Nack => "rq.nack",
-            Event::Release => "rq.release",
-            Event::Expire => "rq.expire",
-            Event::Dead => "rq.dead",
-            Event::Redrive => "rq.redrive",
-            Event::Del => "rq.del",
-            Event::Drop => "rq.drop",
+            Event::Push => c"rq.push",
+            Event::Duplicate => c"rq.duplicate",
+            Event::Lease => c"rq.lease",
+            Event::Ack => c"rq.ack",
+            Event::Nack => c"rq.nack",
+            Event::Release => c"rq.release",
+            Event::Expire => c"rq.expire",
+            Event::Dead => c"rq.dead",
+            Event::Redrive => c"rq.redrive",
+            Event::Del => c"rq.del",
+            Event::Drop => c"rq.drop",
         }
     }
 }

@@ -112,17 +112,32 @@ enum Jitter {
     None,
 }
 
-/// The options of a queue. They are read when they are used, not copied into jobs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Policy([Value; COUNT]);
+/// The options of a queue. They are read when they are used, not copied into jobs. Most queues have
+/// no others than the defaults: then they take no memory.
+#[derive(Debug, Clone, Default)]
+pub struct Policy(Option<Box<[Value; COUNT]>>);
 
-impl Default for Policy {
-    fn default() -> Policy {
-        let mut values = [NO; COUNT];
-        for (value, entry) in values.iter_mut().zip(&TABLE) {
-            *value = entry.default;
-        }
-        Policy(values)
+static DEFAULTS: [Value; COUNT] = {
+    let (mut values, mut n) = ([NO; COUNT], 0);
+    #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "by the compiler")]
+    while n < COUNT {
+        values[n] = TABLE[n].default;
+        n += 1;
+    }
+    values
+};
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Policy) -> bool {
+        self.values() == other.values()
+    }
+}
+
+impl Eq for Policy {}
+
+impl Policy {
+    fn values(&self) -> &[Value; COUNT] {
+        self.0.as_deref().unwrap_or(&DEFAULTS)
     }
 }
 
@@ -228,30 +243,31 @@ impl Policy {
 
     /// Sets one option.
     pub fn set(&mut self, setting: Setting) {
-        if let Some(value) = self.0.get_mut(setting.opt as usize) {
+        let values = self.0.get_or_insert_with(|| Box::new(DEFAULTS));
+        if let Some(value) = values.get_mut(setting.opt as usize) {
             *value = setting.value;
         }
     }
 
     /// All options, in the order of the table.
     pub fn settings(&self) -> impl Iterator<Item = Setting> + '_ {
-        TABLE.iter().zip(&self.0).map(|(entry, value)| Setting { opt: entry.opt, value: *value })
+        TABLE.iter().zip(self.values()).map(|(entry, value)| Setting { opt: entry.opt, value: *value })
     }
 
     /// Whether an option has this value.
     pub(crate) fn has(&self, setting: &Setting) -> bool {
-        self.0.get(setting.opt as usize) == Some(&setting.value)
+        self.values().get(setting.opt as usize) == Some(&setting.value)
     }
 
     fn number(&self, opt: Opt) -> u64 {
-        match self.0.get(opt as usize) {
+        match self.values().get(opt as usize) {
             Some(Value::Number(n)) => *n,
             _ => 0,
         }
     }
 
     fn word(&self, opt: Opt) -> u8 {
-        match self.0.get(opt as usize) {
+        match self.values().get(opt as usize) {
             Some(Value::Word(at)) => *at,
             _ => 0,
         }
@@ -259,7 +275,7 @@ impl Policy {
 
     /// A bound; None is none.
     fn bound(&self, opt: Opt) -> Option<u64> {
-        match self.0.get(opt as usize) {
+        match self.values().get(opt as usize) {
             Some(Value::Bound(bound)) => *bound,
             _ => None,
         }
@@ -321,7 +337,7 @@ impl Policy {
     }
 
     fn rate_of(&self, opt: Opt) -> Option<Rate> {
-        match self.0.get(opt as usize) {
+        match self.values().get(opt as usize) {
             Some(Value::Rate(Some((n, ms)))) => Some(Rate { n: *n, ms: *ms }),
             _ => None,
         }
@@ -357,7 +373,7 @@ impl Policy {
 
     /// Writes the policy as pairs of a map.
     pub(crate) fn write(&self, out: &mut dyn Sink) {
-        for (Entry { name, kind, .. }, value) in TABLE.iter().zip(&self.0) {
+        for (Entry { name, kind, .. }, value) in TABLE.iter().zip(self.values()) {
             out.text(&name.to_ascii_lowercase());
             match (*value, kind) {
                 (Value::Number(n), _) => out.uint(n),
@@ -378,7 +394,7 @@ impl Policy {
     /// The wait in ms before the retry after the `n`-th failure (from 1), before jitter:
     /// `min(max, base * 2^(n-1))`, saturating.
     pub(crate) fn backoff_ms(&self, n: u64) -> u64 {
-        let (base, max) = match self.0.get(Opt::Backoff as usize) {
+        let (base, max) = match self.values().get(Opt::Backoff as usize) {
             Some(Value::Span(base, max)) => (*base, *max),
             _ => (0, 0),
         };

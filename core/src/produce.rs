@@ -6,7 +6,7 @@ use crate::dedup::Owner;
 use crate::effects::{Run, Turn};
 use crate::error::Error;
 use crate::id::{IdText, JobId};
-use crate::job::{Job, State};
+use crate::job::State;
 use crate::op::{Contents, DedupKey, Due, Op};
 use crate::pause::Pause;
 use crate::policy::Setting;
@@ -44,7 +44,7 @@ fn fate(queue: &Queue, key: &[u8], options: &DedupOptions<'_>, now: u64) -> (Fat
 /// The bytes of what a push takes the place of.
 fn makes_room(queue: &Queue, key: &[u8], fate: Fate, id: JobId) -> u64 {
     match fate {
-        Fate::Replaced => queue.job(id).map_or(0, Job::size),
+        Fate::Replaced => queue.job(id).map_or(0, |job| job.size()),
         Fate::Held => {
             let held = queue.dedup.find(key).and_then(|(_, owner)| owner.held.as_deref());
             held.map_or(0, |held| held.payload.len() as u64)
@@ -161,6 +161,7 @@ impl Run<'_, '_> {
                     None => at,
                 };
                 let job = self.queue.job(id);
+                let job = job.as_ref();
                 let ready = job.is_some_and(|job| job.state == State::Ready);
                 let due = match at {
                     at if at > now => Some(Due::Delayed(at)).filter(|_| ready || job.is_some_and(|job| job.place != at)),

@@ -1,22 +1,16 @@
 //! A queue: its jobs, and the orders in which they are found.
 
-use std::cmp::Reverse;
-
 use crate::dedup::Dedup;
 use crate::groups::Groups;
 use crate::id::JobId;
-use crate::job::{Job, Links, NameId, Reason, Slot, State};
-use crate::names::{Name, Names};
+use crate::job::{Job, Reason, Slot, State};
+use crate::names::Names;
 use crate::pause::{Pause, Side};
 use crate::policy::Policy;
 use crate::rate::Grants;
 use crate::ready::{merge, Ready, ReadyKey};
 use crate::schedule::Schedules;
-use crate::slab::Slab;
-use crate::sorted::Sorted;
-
-/// Jobs ordered by a time, then by id.
-pub(crate) type ByTime = Sorted<(u64, JobId), Slot>;
+use crate::store::{ByTime, Jobs, Order};
 
 /// Counted events of a queue's whole life. They never go back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,6 +47,9 @@ pub(crate) struct Header {
     pub(crate) totals: Totals,
 }
 
+/// After all times.
+pub(crate) const NEVER: u64 = u64::MAX;
+
 /// Why nothing is leased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
@@ -71,14 +68,10 @@ pub(crate) enum Held {
 #[derive(Debug, Clone)]
 pub struct Queue {
     pub(crate) head: Header,
-    pub(crate) jobs: Slab,
-    pub(crate) by_id: Sorted<JobId, Slot>,
+    pub(crate) jobs: Jobs,
     pub(crate) ready: Ready,
     pub(crate) delayed: ByTime,
     pub(crate) leased: ByTime,
-    /// Leased jobs by the time of their delivery: the first is the oldest lease, which may have
-    /// been extended past all others.
-    pub(crate) held_since: Sorted<(u64, JobId), ()>,
     pub(crate) dead: [ByTime; 4],
     pub(crate) done: ByTime,
     /// Waiting jobs with a TTL, by the time at which they go to dead.
@@ -91,10 +84,12 @@ pub struct Queue {
     pub(crate) grants: Grants,
     /// Payload bytes by state.
     pub(crate) bytes: [u64; 5],
+    /// From the first of these times until before the second, Unix ms, time alone changes nothing:
+    /// so that not every command has to ask all orders. Whatever may come earlier says so by
+    /// [`Queue::stir`].
+    pub(crate) quiet: (u64, u64),
     /// How many delayed jobs were delivered in this budget.
     pub(crate) retrying: u64,
-    /// How many jobs have a [`crate::job::More`].
-    pub(crate) with_more: usize,
 }
 
 impl Queue {
@@ -112,23 +107,21 @@ impl Queue {
                 paused_in: None,
                 totals: Totals::default(),
             },
-            jobs: Slab::new(),
-            by_id: Sorted::new(),
+            jobs: Jobs::new(),
             ready: Ready::new(),
-            delayed: Sorted::new(),
-            leased: Sorted::new(),
-            held_since: Sorted::new(),
-            dead: [Sorted::new(), Sorted::new(), Sorted::new(), Sorted::new()],
-            done: Sorted::new(),
-            ttl: Sorted::new(),
+            delayed: Order::new(),
+            leased: Order::new(),
+            dead: [Order::new(), Order::new(), Order::new(), Order::new()],
+            done: Order::new(),
+            ttl: Order::new(),
             names: Names::default(),
             dedup: Dedup::default(),
             groups: Groups::new(),
             schedules: Schedules::default(),
             grants: Grants::default(),
             bytes: [0; 5],
+            quiet: (0, 0),
             retrying: 0,
-            with_more: 0,
         }
     }
 
@@ -149,17 +142,17 @@ impl Queue {
 
     /// Since when the job that has been ready for the longest time is ready, Unix ms.
     pub fn oldest_ready_ms(&self) -> Option<u64> {
-        self.ready.oldest_since()
+        self.ready.oldest_since(&self.jobs)
     }
 
     /// The number of jobs in all states.
     pub fn jobs(&self) -> usize {
-        self.by_id.len()
+        self.jobs.len()
     }
 
     /// Whether it is worth trying to lease at `now`.
     pub fn may_lease(&self, now: u64) -> bool {
-        self.barred(now).is_none() && (self.ready.len() > 0 || self.groups.any_in_turn(now))
+        self.barred(now).is_none() && (self.ready.len(&self.jobs) > 0 || self.groups.any_in_turn(now))
     }
 
     /// Why nothing at all is leased at `now`, however much is ready.
@@ -189,13 +182,13 @@ impl Queue {
 
     /// Ready jobs in the order of PEEK: priority, place, id.
     pub(crate) fn ready_after(&self, after: Option<ReadyKey>) -> impl Iterator<Item = (ReadyKey, Slot)> + '_ {
-        merge(self.ready.after(after), self.groups.ready_after(after))
+        merge(self.ready.after(after, &self.jobs), self.groups.ready_after(after, &self.jobs))
     }
 
     /// The number of jobs in a state.
     pub fn count(&self, state: State) -> usize {
         match state {
-            State::Ready => self.ready.len().saturating_add(self.groups.ready()),
+            State::Ready => self.ready.len(&self.jobs).saturating_add(self.groups.ready()),
             State::Delayed => self.delayed.len(),
             State::Leased => self.leased.len(),
             State::Dead => self.dead.iter().fold(0, |sum, dead| sum.saturating_add(dead.len())),
@@ -216,39 +209,73 @@ impl Queue {
 
     /// The number of dead jobs by reason.
     pub(crate) fn dead_count(&self, reason: Reason) -> usize {
-        self.dead.get(reason as usize).map_or(0, Sorted::len)
+        self.dead.get(reason as usize).map_or(0, Order::len)
     }
 
     /// When time alone changes something next, Unix ms; in the past: now. No lease expires before
     /// `no_expiry_before`.
     pub fn next_event(&self, now: u64, no_expiry_before: u64) -> Option<u64> {
-        let mut expiry = self.leased.first().map(|((at, _), _)| at);
-        if self.leased.last().is_some_and(|((at, _), _)| self.too_far(at, now)) {
-            expiry = Some(now);
+        let next = self.next_due(now, no_expiry_before).min(self.reopens(now));
+        Some(next).filter(|at| *at < NEVER)
+    }
+
+    /// When to look at the queue again, Unix ms: not after the next event, but maybe before, for
+    /// something that has been settled since. Cheap: to be asked after each command.
+    pub fn look_again_at(&self, now: u64, no_expiry_before: u64) -> Option<u64> {
+        if !self.is_quiet(now) {
+            return self.next_event(now, no_expiry_before);
         }
-        let expiry = expiry.map(|at| at.max(no_expiry_before));
-        let due = self.delayed.first().map(|((at, _), _)| at);
-        let ttl = self.ttl.first().map(|((at, _), _)| at);
-        let ready = self.count(State::Ready) > 0;
-        // What only opens a door is an event if somebody may be waiting behind it, and once.
-        let reopens = match self.barred(now).filter(|_| ready) {
+        Some(self.quiet.1.min(self.reopens(now))).filter(|at| *at < NEVER)
+    }
+
+    /// When leasing may go on. What only opens a door is an event if somebody may be waiting behind
+    /// it, and once.
+    fn reopens(&self, now: u64) -> u64 {
+        let reopens = match self.barred(now).filter(|_| self.count(State::Ready) > 0) {
             Some(Held::RateUntil(at)) => Some(at),
             Some(_) => None,
             None => self.groups.next_wake(now),
         };
+        reopens.unwrap_or(NEVER)
+    }
+
+    /// Whether it is known that time alone has nothing to do at `now`.
+    pub(crate) fn is_quiet(&self, now: u64) -> bool {
+        self.quiet.0 <= now && now < self.quiet.1
+    }
+
+    /// Something may be due at this time, Unix ms.
+    pub(crate) fn stir(&mut self, at: u64) {
+        self.quiet.1 = self.quiet.1.min(at);
+    }
+
+    /// When the next of all that is due by time is; [`NEVER`] if there is nothing.
+    pub(crate) fn next_due(&self, now: u64, no_expiry_before: u64) -> u64 {
+        let mut expiry = self.leased.first().map(|first| first.at());
+        if self.leased.last().is_some_and(|last| self.too_far(last.at(), now)) {
+            expiry = Some(now);
+        }
         let pauses = [&self.head.paused_out, &self.head.paused_in].into_iter().flatten().filter_map(|pause| pause.until).min();
-        let group_pause = self.groups.next_pause_end().map(|(at, _)| at);
-        let slot = self.schedules.first().map(|(at, _)| at);
-        let window = self.dedup.first_window().map(|(at, _)| *at);
-        let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now)).min();
-        [expiry, due, ttl, slot, window, retention, reopens, pauses, group_pause, self.groups.next_idle()].into_iter().flatten().min()
+        let events = [
+            expiry.map(|at| at.max(no_expiry_before)),
+            self.delayed.first().map(|first| first.at()),
+            self.ttl.first().map(|first| first.at()),
+            self.retention_at(State::Done, now),
+            self.retention_at(State::Dead, now),
+            pauses,
+            self.groups.next_pause_end().map(|(at, _)| at),
+            self.groups.next_idle(),
+            self.schedules.first().map(|(at, _)| at),
+            self.dedup.first_window().map(|(at, _)| *at),
+        ];
+        events.into_iter().flatten().min().unwrap_or(NEVER)
     }
 
     /// The oldest job that is finished or dead, and since when it is.
     pub(crate) fn oldest(&self, state: State) -> Option<(u64, JobId)> {
         match state {
-            State::Done => self.done.first().map(|(key, _)| key),
-            State::Dead => self.dead.iter().filter_map(|dead| dead.first()).map(|(key, _)| key).min(),
+            State::Done => self.done.first_key(&self.jobs),
+            State::Dead => self.dead.iter().filter_map(|dead| dead.first_key(&self.jobs)).min(),
             _ => None,
         }
     }
@@ -272,21 +299,12 @@ impl Queue {
 
     /// About how many bytes it takes; O(1).
     pub fn mem_usage(&self) -> usize {
-        let payloads = self.bytes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
-        let jobs = self.jobs();
-        let more = std::mem::size_of::<crate::job::More>().saturating_add(8);
         let orders = [&self.delayed, &self.leased, &self.done, &self.ttl].into_iter().chain(&self.dead);
         let parts = [
             std::mem::size_of::<Queue>(),
-            usize::try_from(payloads).unwrap_or(usize::MAX),
-            // What the allocator adds to each payload.
-            jobs.saturating_mul(12),
             self.jobs.bytes(),
-            self.with_more.saturating_mul(more),
-            self.by_id.bytes(),
             self.ready.bytes(),
-            self.names.bytes(),
-            self.held_since.bytes(),
+            self.names.bytes(self.leased.len()),
             self.dedup.bytes(),
             self.groups.bytes(),
             self.schedules.bytes(),
@@ -304,184 +322,20 @@ impl Queue {
     }
 
     pub(crate) fn slot_of(&self, id: JobId) -> Option<Slot> {
-        self.by_id.get(&id)
+        self.jobs.find(id)
     }
 
-    pub(crate) fn job(&self, id: JobId) -> Option<&Job> {
+    pub(crate) fn job(&self, id: JobId) -> Option<Job<'_>> {
         self.jobs.get(self.slot_of(id)?)
     }
 
-    pub(crate) fn group(&self, job: &Job) -> Option<&[u8]> {
-        Some(&self.groups.get(job.more().group?)?.name)
+    pub(crate) fn group(&self, job: &Job<'_>) -> Option<&[u8]> {
+        Some(&self.groups.get(job.group?)?.name)
     }
 
-    pub(crate) fn consumer(&self, job: &Job) -> Option<&[u8]> {
-        Some(&self.names.get(job.more().consumer?)?.text)
+    pub(crate) fn consumer(&self, job: &Job<'_>) -> Option<&[u8]> {
+        Some(&self.names.get(job.consumer?)?.text)
     }
-
-    /// Puts a job into the order of its state. Its fields say which and where.
-    pub(crate) fn link(&mut self, slot: Slot) {
-        let Some(job) = self.jobs.get(slot) else { return };
-        let (id, state, size, more) = (job.id, job.state, job.bytes(), job.more());
-        let (until, deliveries, reason, consumer) = (more.until, more.deliveries, more.reason, more.consumer);
-        let (delivered_at, group, token, place) = (more.last_delivered_at, more.group, more.token, job.place);
-        let ttl_at = job.ttl_at();
-        if let Some(bytes) = self.bytes.get_mut(state as usize) {
-            *bytes = bytes.saturating_add(size);
-        }
-        match state {
-            State::Ready => {
-                let (key, since) = (ready_key(job), back_since(job));
-                match group {
-                    Some(group) => {
-                        self.ready.since.insert((since.unwrap_or(key.1), id), ());
-                        self.groups.insert_ready(group, key, slot);
-                    }
-                    None => {
-                        if !self.groups.is_empty() && !self.ready.has_priority(key.0) {
-                            self.groups.bare_arrives(key.0);
-                        }
-                        self.ready.insert(key, since, slot);
-                    }
-                }
-            }
-            State::Delayed => {
-                if let (Some(group), true) = (group, token > 0) {
-                    self.groups.count_retrying(group, true);
-                }
-                self.delayed.insert((place, id), slot);
-                self.retrying = self.retrying.saturating_add(u64::from(deliveries > 0));
-            }
-            State::Leased => {
-                self.leased.insert((until, id), slot);
-                self.held_since.insert((delivered_at, id), ());
-                if let Some(group) = group {
-                    self.groups.count_leased(group, true);
-                }
-                self.link_lease(slot, consumer);
-            }
-            State::Dead => {
-                if let Some(dead) = reason.and_then(|reason| self.dead.get_mut(reason as usize)) {
-                    dead.insert((until, id), slot);
-                }
-            }
-            State::Done => {
-                self.done.insert((until, id), slot);
-            }
-        }
-        if let (true, Some(at)) = (state.waits(), ttl_at) {
-            self.ttl.insert((at, id), slot);
-        }
-    }
-
-    /// Takes a job out of the order of its state, before its fields change.
-    pub(crate) fn unlink(&mut self, slot: Slot) {
-        let Some(job) = self.jobs.get(slot) else { return };
-        let (id, state, size, more) = (job.id, job.state, job.bytes(), job.more());
-        let (until, deliveries, reason) = (more.until, more.deliveries, more.reason);
-        let (delivered_at, group, token, place) = (more.last_delivered_at, more.group, more.token, job.place);
-        let ttl_at = job.ttl_at();
-        if let Some(bytes) = self.bytes.get_mut(state as usize) {
-            *bytes = bytes.saturating_sub(size);
-        }
-        match state {
-            State::Ready => {
-                let (key, since) = (ready_key(job), back_since(job));
-                match group {
-                    Some(group) => {
-                        self.ready.since.remove(&(since.unwrap_or(key.1), id));
-                        self.groups.remove_ready(group, key);
-                    }
-                    None => self.ready.remove(key, since),
-                }
-            }
-            State::Delayed => {
-                if let (Some(group), true) = (group, token > 0) {
-                    self.groups.count_retrying(group, false);
-                }
-                self.delayed.remove(&(place, id));
-                self.retrying = self.retrying.saturating_sub(u64::from(deliveries > 0));
-            }
-            State::Leased => {
-                self.leased.remove(&(until, id));
-                self.held_since.remove(&(delivered_at, id));
-                if let Some(group) = group {
-                    self.groups.count_leased(group, false);
-                }
-                self.unlink_lease(slot);
-            }
-            State::Dead => {
-                if let Some(dead) = reason.and_then(|reason| self.dead.get_mut(reason as usize)) {
-                    dead.remove(&(until, id));
-                }
-            }
-            State::Done => {
-                self.done.remove(&(until, id));
-            }
-        }
-        if let (true, Some(at)) = (state.waits(), ttl_at) {
-            self.ttl.remove(&(at, id));
-        }
-    }
-
-    /// Puts a leased job at the head of its consumer's list.
-    fn link_lease(&mut self, slot: Slot, consumer: Option<NameId>) {
-        let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) else { return };
-        name.leases = name.leases.saturating_add(1);
-        let after = name.leased.replace(slot);
-        if let Some(job) = self.jobs.get_mut(slot) {
-            job.more_mut().links = Links { before: None, after };
-        }
-        if let Some(next) = after.and_then(|next| self.jobs.get_mut(next)) {
-            next.more_mut().links.before = Some(slot);
-        }
-    }
-
-    fn unlink_lease(&mut self, slot: Slot) {
-        let Some(job) = self.jobs.get_mut(slot) else { return };
-        let more = job.more_mut();
-        let (links, consumer) = (std::mem::take(&mut more.links), more.consumer);
-        if let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) {
-            name.leases = name.leases.saturating_sub(1);
-        }
-        match links.before {
-            Some(before) => {
-                if let Some(job) = self.jobs.get_mut(before) {
-                    job.more_mut().links.after = links.after;
-                }
-            }
-            None => {
-                if let Some(name) = consumer.and_then(|id| self.names.get_mut(id)) {
-                    name.leased = links.after;
-                }
-            }
-        }
-        if let Some(job) = links.after.and_then(|after| self.jobs.get_mut(after)) {
-            job.more_mut().links.before = links.before;
-        }
-    }
-
-    /// The jobs that a consumer has leased, in no order.
-    pub(crate) fn leased_by(&self, name: &Name) -> impl Iterator<Item = &Job> {
-        let job = |slot: Option<Slot>| self.jobs.get(slot?);
-        std::iter::successors(job(name.leased), move |before| job(before.more().links.after))
-    }
-
-    /// The jobs that a consumer has leased, oldest deadline first.
-    pub(crate) fn leases_of(&self, consumer: &[u8]) -> Vec<JobId> {
-        let name = self.names.find(consumer);
-        let mut leases: Vec<_> = name.into_iter().flat_map(|name| self.leased_by(name)).map(|job| (job.more().until, job.id)).collect();
-        leases.sort_unstable();
-        leases.into_iter().map(|(_, id)| id).collect()
-    }
-}
-
-pub(crate) fn ready_key(job: &Job) -> ReadyKey {
-    (Reverse(job.priority), job.place, job.id)
-}
-
-fn back_since(job: &Job) -> Option<u64> {
-    Some(job.more().back_since).filter(|since| *since > 0)
 }
 
 /// The incarnation of a copy: the same on primary and replicas, where the server replays COPY.

@@ -21,12 +21,12 @@ impl Run<'_, '_> {
             Reap::Expired => {
                 let queue = &*self.queue;
                 let gone = |deadline: u64| deadline <= now || queue.too_far(deadline, now);
-                let past = queue.leased.iter().map(|((deadline, id), _)| (deadline, id));
+                let past = queue.leased.keys(None, &queue.jobs);
                 let mut leases: Vec<JobId> =
                     past.take_while(|(deadline, _)| *deadline <= now).take(count).map(|(_, id)| id).collect();
                 // Only if the clock stepped back: deadlines that no lease reaches, at the far end.
                 let far = now.saturating_add(queue.head.longest_lease_ms);
-                let beyond = queue.leased.after(Some((far, JobId::MAX))).map(|((deadline, id), _)| (deadline, id));
+                let beyond = queue.leased.keys(Some((far, JobId::MAX)), &queue.jobs);
                 leases.extend(
                     beyond.filter(|(deadline, _)| gone(*deadline)).map(|(_, id)| id).take(count.saturating_sub(leases.len())),
                 );
@@ -54,8 +54,8 @@ impl Run<'_, '_> {
             out.bulk(id.write(&mut text));
             let Some(job) = self.queue.job(id) else { continue };
             out.text(job.state.name());
-            out.uint(job.more().deliveries);
-            out.bulk(self.queue.consumer(job).unwrap_or(b""));
+            out.uint(job.deliveries);
+            out.bulk(self.queue.consumer(&job).unwrap_or(b""));
         }
     }
 
@@ -95,7 +95,7 @@ impl Run<'_, '_> {
                 more = true;
                 break;
             }
-            let own = |job: &Job| Some(job.more()).filter(|more| more.dedup_window_ms == 0).and_then(|more| more.dedup.clone());
+            let own = |job: Job<'_>| Some(job.more()).filter(|more| more.dedup_window_ms == 0).and_then(|more| more.dedup.clone());
             let twice = self.queue.job(id).and_then(own).is_some_and(|key| !keys.insert(key));
             if twice || self.key_is_taken(id) {
                 skipped = skipped.saturating_add(1);
@@ -162,14 +162,14 @@ impl Run<'_, '_> {
         let chosen: Vec<JobId> = match state {
             State::Ready => self.ready_before(before, n),
             State::Delayed => {
-                self.queue.delayed.iter().map(|(key, _)| key).take_while(|(at, _)| fits(*at)).take(n).map(|(_, id)| id).collect()
+                self.queue.delayed.keys(None, &self.queue.jobs).take_while(|(at, _)| fits(*at)).take(n).map(|(_, id)| id).collect()
             }
             State::Dead => {
                 let dead = view::dead_after(self.queue, reason, None);
                 dead.take_while(|((at, _), _)| fits(*at)).take(n).map(|((_, id), _)| id).collect()
             }
             State::Done => {
-                self.queue.done.iter().map(|(key, _)| key).take_while(|(at, _)| fits(*at)).take(n).map(|(_, id)| id).collect()
+                self.queue.done.keys(None, &self.queue.jobs).take_while(|(at, _)| fits(*at)).take(n).map(|(_, id)| id).collect()
             }
             State::Leased => Vec::new(),
         };

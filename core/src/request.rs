@@ -1,6 +1,5 @@
 //! Requests: what a command asks for, checked.
 
-use crate::args;
 use crate::id::JobId;
 use crate::job::{Reason, State};
 use crate::pause::Side;
@@ -119,27 +118,23 @@ pub struct MultiLease<'a> {
     pub options: LeaseOptions,
 }
 
-/// Pairs of id and token, checked when the request was made.
-#[derive(Debug, Clone, Copy)]
-pub struct Pairs<'a>(pub(crate) &'a [&'a [u8]]);
+/// Pairs of id and token, at least one. The first is apart, so that a single one needs no memory.
+#[derive(Debug, Clone)]
+pub struct Pairs {
+    pub(crate) first: (JobId, u64),
+    pub(crate) others: Vec<(JobId, u64)>,
+}
 
-impl<'a> Pairs<'a> {
+impl Pairs {
     /// How many pairs.
-    pub fn len(self) -> usize {
-        self.0.len() / 2
-    }
-
-    /// Whether there is none; a request always has one.
-    pub fn is_empty(self) -> bool {
-        self.0.is_empty()
+    #[allow(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.others.len().saturating_add(1)
     }
 
     /// The pairs, in the order given.
-    pub fn iter(self) -> impl Iterator<Item = (JobId, u64)> + 'a {
-        self.0.chunks_exact(2).filter_map(|pair| match pair {
-            [id, token] => Some((JobId::parse(id)?, args::token(token).ok()?)),
-            _ => None,
-        })
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, u64)> + '_ {
+        std::iter::once(self.first).chain(self.others.iter().copied())
     }
 }
 
@@ -209,12 +204,12 @@ pub struct RedriveMany {
 pub enum Request<'a> {
     Push { payloads: &'a [&'a [u8]], many: bool, options: JobOptions, ties: Ties<'a> },
     Lease { consumer: &'a [u8], options: LeaseOptions },
-    Ack { pairs: Pairs<'a>, result: Option<&'a [u8]> },
+    Ack { pairs: Pairs, result: Option<&'a [u8]> },
     AckLease { id: JobId, token: u64, consumer: &'a [u8], options: LeaseOptions },
-    Nack { pairs: Pairs<'a>, delay_ms: Option<u64>, error: Option<&'a [u8]>, dead: bool },
-    Release { pairs: Pairs<'a>, delay_ms: Option<u64> },
+    Nack { pairs: Pairs, delay_ms: Option<u64>, error: Option<&'a [u8]>, dead: bool },
+    Release { pairs: Pairs, delay_ms: Option<u64> },
     ReleaseConsumer { consumer: &'a [u8] },
-    Extend { pairs: Pairs<'a>, lease_ms: Option<u64> },
+    Extend { pairs: Pairs, lease_ms: Option<u64> },
     Reap { count: u64, which: Reap<'a> },
     Redrive { ids: Ids<'a> },
     RedriveMany(RedriveMany),

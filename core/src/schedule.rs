@@ -214,11 +214,11 @@ pub(crate) enum NoJob {
     Passed,
 }
 
-/// Whether there is room for a slot's job.
+/// Whether there is room for a slot's job; as with PUSH, no bytes always fit.
 pub(crate) fn has_room(queue: &Queue, bytes: u64, now: u64) -> bool {
     let (max_jobs, max_bytes) = queue.head.policy.max_live();
     let fits = max_jobs.is_none_or(|max| queue.live() < max)
-        && max_bytes.is_none_or(|max| queue.live_bytes().saturating_add(bytes) <= max);
+        && max_bytes.is_none_or(|max| bytes == 0 || queue.live_bytes().saturating_add(bytes) <= max);
     fits && crate::pause::Pause::on(queue.head.paused_in.as_ref(), now).is_none()
 }
 

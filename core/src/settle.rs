@@ -62,7 +62,7 @@ impl Run<'_, '_> {
         let Some(job) = self.queue.job(id) else { return GONE };
         let reason = if dead {
             Some(Reason::Rejected)
-        } else if spent(job.more().deliveries, max_deliveries(job, self.queue)) {
+        } else if spent(job.deliveries, max_deliveries(&job, self.queue)) {
             Some(Reason::Failed)
         } else {
             None

@@ -119,11 +119,12 @@ impl Run<'_, '_> {
         };
         let job = match slot {
             None => SlotJob::None(NoJob::Passed),
-            Some(_) if self.turn.bar_slots || !self.queue.head.last_id.has_next(now, 1) || !has_room(self.queue, plan.payload.len() as u64, now) => {
-                SlotJob::None(NoJob::Refused)
-            }
+            // As with PUSH, what is a duplicate is not refused.
             Some(_) if plan.dedup.as_deref().is_some_and(|key| self.queue.dedup.owner(key, now).is_some()) => {
                 SlotJob::None(NoJob::Overlap)
+            }
+            Some(_) if self.turn.bar_slots || !self.queue.head.last_id.has_next(now, 1) || !has_room(self.queue, plan.payload.len() as u64, now) => {
+                SlotJob::None(NoJob::Refused)
             }
             Some(slot) => SlotJob::Made { id: self.queue.head.last_id.next(now), slot },
         };

@@ -22,16 +22,16 @@ impl Queue {
         let mut batch = Writer::default();
         batch.begin(self.head.newest_ms);
         encode(&Op::Reset(Box::new(self.head.clone())), &mut batch);
-        for (_, slot) in self.by_id.iter() {
+        for (_, slot) in self.jobs.iter() {
             let Some(job) = self.jobs.get(slot) else { continue };
-            let size = batch.bytes().len().saturating_add(usize::try_from(job.bytes()).unwrap_or(usize::MAX));
+            let size = batch.bytes().len().saturating_add(usize::try_from(job.bytes).unwrap_or(usize::MAX));
             if size > SNAPSHOT_CHUNK {
                 emit(batch.bytes());
                 batch.clear();
                 batch.begin(self.head.newest_ms);
             }
             batch.byte(PUT);
-            encode_job(job, self.consumer(job), self.group(job), &mut batch);
+            encode_job(&job, self.consumer(&job), self.group(&job), &mut batch);
         }
         for (key, owner) in self.dedup.iter() {
             if Fault::SnapshotLosesWindows.is_on() && owner.until > 0 {
@@ -193,9 +193,8 @@ impl Loader {
                 }
                 (Some(queue), Op::Put(stored)) => {
                     let head = &queue.head;
-                    let more = stored.job.more();
-                    let ordered = queue.by_id.last().is_none_or(|(last, _)| last < stored.job.id);
-                    if !ordered || stored.job.id > head.last_id {
+                    let more = &stored.facts.more;
+                    if stored.facts.id <= queue.jobs.last() || stored.facts.id > head.last_id {
                         return Err(reader.wrong("ids out of order"));
                     }
                     if more.token > head.last_token || more.lease_ms > head.longest_lease_ms || head.newest_ms != now {

@@ -3,7 +3,7 @@
 use crate::codec::{decode_contents, encode_contents, maybe, optional, priority, reason};
 use crate::dedup::{Held, Owner};
 use crate::groups::Turns;
-use crate::job::{Job, More, Settled, State};
+use crate::job::{Facts, Job, More, Settled, State};
 use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS, MAX_TIME_MS, MAX_TOKEN};
 use crate::op::{Contents, DedupKey, Stored};
 use crate::pause::Pause;
@@ -191,9 +191,9 @@ fn is_time(field: usize) -> bool {
 }
 
 /// Writes a job with all that is known about it.
-pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, group: Option<&[u8]>, out: &mut Writer) {
+pub(crate) fn encode_job(job: &Job<'_>, consumer: Option<&[u8]>, group: Option<&[u8]>, out: &mut Writer) {
     let more = job.more();
-    let numbers = numbers(more);
+    let numbers = numbers(&more);
     let mut bits = 0;
     for (bit, number) in numbers.into_iter().enumerate() {
         bits |= u64::from(number > 0) << bit;
@@ -213,7 +213,7 @@ pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, group: Option<&[u8]
     out.byte(job.state as u8);
     out.byte(job.priority as u8);
     out.time(job.place);
-    out.string(&job.payload);
+    out.string(job.payload);
     out.number(bits);
     for (bit, number) in numbers.into_iter().enumerate() {
         match number {
@@ -254,7 +254,7 @@ pub(crate) fn encode_job(job: &Job, consumer: Option<&[u8]>, group: Option<&[u8]
     }
 }
 
-pub(crate) fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
+pub(crate) fn decode_job<'a>(from: &mut Reader<'a>) -> Result<Stored<'a>, Malformed> {
     let id = from.id()?;
     let state = State::from_number(from.byte()?).ok_or_else(|| from.wrong("an unknown state"))?;
     let priority = priority(from)?;
@@ -290,7 +290,7 @@ pub(crate) fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
             .filter(|settled| *settled != Settled::No)
             .ok_or_else(|| from.wrong("an unknown settlement"))?;
     }
-    let consumer = if has(BIT_CONSUMER) { Some(Box::from(from.name()?)) } else { None };
+    let consumer = if has(BIT_CONSUMER) { Some(from.name()?) } else { None };
     if has(BIT_REASON) {
         more.reason = Some(reason(from)?);
     }
@@ -309,18 +309,16 @@ pub(crate) fn decode_job(from: &mut Reader<'_>) -> Result<Stored, Malformed> {
     if has(BIT_DEDUP) {
         more.dedup = Some(from.string(MAX_NAME)?.into());
     }
-    let group = if has(BIT_GROUP) { Some(Box::from(from.group()?)) } else { None };
+    let group = if has(BIT_GROUP) { Some(from.group()?) } else { None };
     if has(BIT_SCHEDULE) {
         more.schedule = Some(from.string(MAX_NAME)?.into());
     }
-    let more = if bits == 0 { None } else { Some(Box::new(more)) };
-    let job = Job { id, place, payload: payload.into(), more, priority, state };
-    match crate::check::check_job(&job, consumer.is_some()) {
-        Ok(()) => Ok(Stored { job, consumer, group }),
+    let facts = Facts { id, state, place, priority, more };
+    match crate::check::check_job(&facts.with(payload), consumer.is_some()) {
+        Ok(()) => Ok(Stored { facts, payload, consumer, group }),
         Err(what) => Err(from.wrong(what)),
     }
 }
-
 
 pub(crate) fn encode_pause(out: &mut Writer, pause: &Pause) {
     out.number(pause.until.unwrap_or(0));

@@ -241,7 +241,7 @@ pub static COMMANDS: &[Command] = &[
         "Array of [name, ready, leased, retrying, jobs, paused-until, oldest-ready-ms]; paused-until is null for a group that is not paused and 0 for a pause without end, oldest-ready-ms null if nothing is ready."),
     command!(Consumers, "rq.consumers", -2, "readonly", Read,
         "key [AFTER name] [COUNT n]",
-        "Shows the consumers that a job remembers, by name, at most COUNT (1000), and no more after 10,000 leases were looked at: until an empty page there may be more.",
+        "Shows the consumers that a job remembers, by name, at most COUNT (1000).",
         "O(log n + COUNT) and the leases of those shown",
         "Array of [name, leased, jobs, oldest-lease-ms], the last null if it has leased nothing."),
     command!(Queues, "rq.queues", -1, "readonly", Read,

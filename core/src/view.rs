@@ -7,13 +7,14 @@ use crate::effects::Turn;
 use crate::error::{quote, Error};
 use crate::id::{decimal, IdText, JobId};
 use crate::job::{Job, Reason, Slot, State};
-use crate::limits::{PAGE_LEASES, PEEK_BYTES};
-use crate::names::Name;
+use crate::limits::PEEK_BYTES;
 use crate::pause::Pause;
 use crate::policy::Policy;
-use crate::queue::{ready_key, Held, Queue};
+use crate::orders::ready_key;
+use crate::queue::{Held, Queue};
 use crate::schedule::Rule;
 use crate::sink::Sink;
+use crate::store::{ByTime, Entry};
 
 /// Where a PEEK goes on: after this job in the order of its state. The job itself may be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) fn len(queue: &Queue, state: Option<State>, out: &mut dyn Sink) {
 
 pub(crate) fn get(queue: &Queue, id: JobId, out: &mut dyn Sink) {
     match queue.job(id) {
-        Some(job) => write_job(queue, job, true, out),
+        Some(job) => write_job(queue, &job, true, out),
         None => out.null_array(),
     }
 }
@@ -66,7 +67,7 @@ pub(crate) fn get_dedup(queue: &Queue, key: &[u8], now: u64, out: &mut dyn Sink)
 }
 
 /// The map of a job.
-pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn Sink) {
+pub(crate) fn write_job(queue: &Queue, job: &Job<'_>, payload: bool, out: &mut dyn Sink) {
     let more = job.more();
     let fields = 29usize;
     out.map(if payload { fields } else { fields.saturating_sub(1) });
@@ -136,7 +137,7 @@ pub(crate) fn write_job(queue: &Queue, job: &Job, payload: bool, out: &mut dyn S
     number(out, "size", job.size());
     if payload {
         out.text("payload");
-        out.bulk(&job.payload);
+        out.bulk(job.payload);
     }
 }
 
@@ -158,7 +159,8 @@ pub(crate) fn dead_after(
     after: Option<(u64, JobId)>,
 ) -> impl Iterator<Item = ((u64, JobId), Slot)> + '_ {
     let orders = Reason::ALL.into_iter().filter(move |one| reason.is_none_or(|reason| reason == *one));
-    let mut heads: Vec<_> = orders.filter_map(|one| Some(queue.dead.get(one as usize)?.after(after).peekable())).collect();
+    let keys = |dead| ByTime::after(dead, after, &queue.jobs).filter_map(|entry| Some(((entry.at(), queue.jobs.id(entry.slot())?), entry.slot())));
+    let mut heads: Vec<_> = orders.filter_map(|one| Some(keys(queue.dead.get(one as usize)?).peekable())).collect();
     std::iter::from_fn(move || {
         let oldest = heads.iter_mut().filter_map(|head| head.peek().copied()).min()?;
         heads.iter_mut().find_map(|head| head.next_if_eq(&oldest))
@@ -167,18 +169,19 @@ pub(crate) fn dead_after(
 
 pub(crate) fn peek(queue: &Queue, state: State, cursor: Option<Cursor>, count: u64, payload: bool, out: &mut dyn Sink) {
     let by_time = cursor.map(|cursor| (cursor.time, cursor.id));
+    let in_order = |order| ByTime::after(order, by_time, &queue.jobs).map(Entry::slot);
     let slots: Box<dyn Iterator<Item = Slot>> = match state {
         State::Ready => {
             let after = cursor.map(|cursor| (Reverse(cursor.priority), cursor.time, cursor.id));
             Box::new(queue.ready_after(after).map(|(_, slot)| slot))
         }
-        State::Delayed => Box::new(queue.delayed.after(by_time).map(|(_, slot)| slot)),
-        State::Leased => Box::new(queue.leased.after(by_time).map(|(_, slot)| slot)),
+        State::Delayed => Box::new(in_order(&queue.delayed)),
+        State::Leased => Box::new(in_order(&queue.leased)),
         State::Dead => Box::new(dead_after(queue, None, by_time).map(|(_, slot)| slot)),
-        State::Done => Box::new(queue.done.after(by_time).map(|(_, slot)| slot)),
+        State::Done => Box::new(in_order(&queue.done)),
     };
     let mut jobs = slots.filter_map(|slot| queue.jobs.get(slot)).peekable();
-    let (mut page, mut bytes): (Vec<&Job>, u64) = (Vec::new(), 0);
+    let (mut page, mut bytes): (Vec<Job<'_>>, u64) = (Vec::new(), 0);
     while (page.len() as u64) < count && (bytes < PEEK_BYTES || !payload) {
         let Some(job) = jobs.next() else { break };
         bytes = bytes.saturating_add(job.size());
@@ -190,16 +193,16 @@ pub(crate) fn peek(queue: &Queue, state: State, cursor: Option<Cursor>, count: u
     out.text(&next);
     out.array(page.len());
     for job in page {
-        write_job(queue, job, payload, out);
+        write_job(queue, &job, payload, out);
     }
 }
 
 /// The place of a job in the order of its state.
-fn place_of(job: &Job) -> Cursor {
+fn place_of(job: &Job<'_>) -> Cursor {
     let time = match job.state {
         State::Ready => ready_key(job).1,
         State::Delayed => job.place,
-        State::Leased | State::Dead | State::Done => job.more().until,
+        State::Leased | State::Dead | State::Done => job.until,
     };
     let priority = if job.state == State::Ready { job.priority } else { 0 };
     Cursor { priority, time, id: job.id }
@@ -252,10 +255,10 @@ pub(crate) fn info(queue: &Queue, turn: &Turn<'_>, out: &mut dyn Sink) {
     ];
     let age = |since: Option<u64>| since.map(|since| turn.now.saturating_sub(since));
     let ages = [
-        ("oldest-ready-ms", age(queue.ready.oldest_since())),
-        ("oldest-lease-ms", age(queue.held_since.first().map(|((since, _), ())| since))),
+        ("oldest-ready-ms", age(queue.oldest_ready_ms())),
+        ("oldest-lease-ms", age(queue.names.oldest())),
         ("oldest-dead-ms", age(queue.oldest(State::Dead).map(|(since, _)| since))),
-        ("next-due-at", queue.delayed.first().map(|((at, _), _)| at)),
+        ("next-due-at", queue.delayed.first().map(|first| first.at())),
     ];
     let pauses = [("paused-in", &queue.head.paused_in), ("paused-out", &queue.head.paused_out)];
     let pairs = [Policy::COUNT, counts.len(), sizes.len(), 1, pauses.len(), pauses.len(), ages.len(), totals.len()];
@@ -299,7 +302,7 @@ fn held_name(queue: &Queue, now: u64) -> &'static str {
         Some(Held::Concurrency) => "concurrency",
         Some(Held::RateUntil(_)) => "rate",
         None if queue.count(State::Ready) == 0 => "empty",
-        None if queue.ready.len() > 0 || queue.groups.any_free(&queue.head.policy, now) => "no",
+        None if queue.ready.len(&queue.jobs) > 0 || queue.groups.any_free(&queue.head.policy, now) => "no",
         None => "groups",
     }
 }
@@ -376,22 +379,16 @@ pub(crate) fn schedules(queue: &Queue, out: &mut dyn Sink) {
 }
 
 /// Consumers that a job remembers, by name: `[name, leased, jobs, oldest-lease-ms]`, the age null
-/// if it has leased nothing. It looks at all that each has leased, so a page may end early.
+/// if it has leased nothing.
 pub(crate) fn consumers(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn<'_>, out: &mut dyn Sink) {
-    let mut names = queue.names.after(after);
-    let (mut page, mut looked_at): (Vec<&Name>, u64) = (Vec::new(), 0);
-    while (page.len() as u64) < count && looked_at < PAGE_LEASES {
-        let Some(name) = names.next() else { break };
-        looked_at = looked_at.saturating_add(name.leases);
-        page.push(name);
-    }
+    let page: Vec<_> = queue.names.after(after).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
     out.array(page.len());
     for name in page {
         out.array(4);
         out.bulk(&name.text);
-        out.uint(name.leases);
+        out.uint(name.leases.len() as u64);
         out.uint(name.jobs);
-        age(out, queue.leased_by(name).map(|job| job.more().last_delivered_at).min(), turn);
+        age(out, name.leases.first().map(|first| first.time(&queue.jobs)), turn);
     }
 }
 

@@ -167,17 +167,3 @@ fn a_deleted_job_is_gone_at_once() {
     assert_eq!(int(&q.info("pushed-total")), 1);
 }
 
-/// CONSUMERS looks at all leases of those it shows, and ends its page when that is enough.
-#[test]
-fn a_page_of_consumers_is_bounded_in_leases() {
-    let mut q = Driver::new();
-    for _ in 0..2 {
-        q.cmd(&format!("RQ.MPUSH 6000{}", " x".repeat(6_000)));
-    }
-    for (consumer, count) in [("a", 9_999), ("b", 1), ("c", 1)] {
-        q.cmd(&format!("RQ.LEASE {consumer} COUNT {count}"));
-    }
-    let names = |page: &Tree| items(page).iter().map(|row| string(at(row, 0))).collect::<Vec<_>>();
-    assert_eq!(names(&q.cmd("RQ.CONSUMERS")), ["a", "b"]);
-    assert_eq!(names(&q.cmd("RQ.CONSUMERS AFTER b")), ["c"]);
-}

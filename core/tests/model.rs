@@ -8,13 +8,21 @@
 mod support;
 
 mod model {
+    pub mod binder;
     pub mod bounds;
+    pub mod compare;
     pub mod dedup;
+    pub mod groups;
     pub mod job;
+    pub mod marks;
     pub mod op;
     pub mod queue;
     pub mod run;
+    pub mod schedule;
+    pub mod settle;
+    pub mod spell;
     pub mod steps;
+    pub mod values;
     pub mod verbs;
     pub mod view;
 }
@@ -27,8 +35,9 @@ use std::sync::Once;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 
-use model::run::{Marks, Run};
-use model::steps::{steps, steps_many, Step};
+use model::marks::Marks;
+use model::run::Run;
+use model::steps::{steps, steps_many, Step, ALL, GROUPS, SCHEDULES};
 
 /// Runs so many cases of `steps`; the list of all marks.
 fn agree(steps: impl Strategy<Value = Vec<Step>>, many: bool, cases: impl Fn(u32) -> u32) -> Marks {
@@ -82,7 +91,21 @@ fn quiet_panics() {
 #[test]
 fn the_queue_and_the_reference_agree() {
     quiet_panics();
-    saw_enough(&agree(steps(), false, |cases| cases));
+    let marks = agree(steps(ALL), false, |cases| cases);
+    saw_all(&marks, OTHERS);
+    saw_what_tokens_are_good_for(&marks);
+}
+
+#[test]
+fn they_agree_on_groups() {
+    quiet_panics();
+    saw_all(&agree(steps(GROUPS), false, |cases| cases * 2), OF_GROUPS);
+}
+
+#[test]
+fn they_agree_on_schedules() {
+    quiet_panics();
+    saw_all(&agree(steps(SCHEDULES), false, |cases| cases * 2), OF_SCHEDULES);
 }
 
 #[test]
@@ -123,14 +146,38 @@ const OTHERS: &[&str] = &[
     "rq.push", "rq.lease", "rq.ack", "rq.nack", "rq.release", "rq.expire", "rq.dead", "rq.redrive", "rq.del", "rq.drop",
 ];
 
+/// What must have been seen of groups.
+const OF_GROUPS: &[&str] = &[
+    "a turn among groups and none", "a turn before an older job",
+    "passed over: a paused group", "passed over: GROUPLIMIT", "passed over: GROUPRATE",
+    "passed over: GROUPORDER, one is out", "passed over: GROUPORDER, one waits for its retry",
+    "GROUPORDER: again at its old place", "late EXTEND: no place in the group",
+    "AGING: before a higher priority", "AGING: the highest priority",
+    "a group was forgotten when its rate let it go", "a held duplicate came with its group",
+    "held: groups", "RQ.PAUSE GROUP", "RQ.RESUME GROUP: 1", "RQ.RESUME GROUP: 0", "granted to a client that blocked",
+    "RQ.GROUPS: some", "RQ.GROUPS: none", "RQ.GROUPS AFTER: some", "RQ.CONSUMERS: some", "RQ.CONSUMERS AFTER: some",
+];
+
+/// What must have been seen of schedules.
+const OF_SCHEDULES: &[&str] = &[
+    "RQ.SCHEDULE: 1", "RQ.SCHEDULE: 2", "RQ.SCHEDULE: 0", "RQ.SCHEDULE: ERR", "RQ.UNSCHEDULE: 1", "RQ.UNSCHEDULE: 0", "RQ.SCHEDULES",
+    "a schedule is exhausted", "slot: made", "slot: would overlap",
+    "slot: refused, paused", "slot: refused, full", "slot: refused, barred",
+    "slots: one of the missed", "slots: all of the missed", "slots: skipped", "slots: just not skipped", "slots: a thousand in a row", "RQ.WAIT: waits",
+];
+
 /// A run in which nothing happened would pass as well: so what happened is counted.
-fn saw_enough(marks: &Marks) {
-    let mut expected: Vec<String> = OTHERS.iter().map(ToString::to_string).collect();
-    for (standing, codes) in TOKENS {
-        expected.extend(codes.iter().map(|(verb, code)| format!("RQ.{verb} {standing}: {code}")));
-    }
-    let missed: Vec<&String> = expected.iter().filter(|what| !marks.contains_key(*what)).collect();
+fn saw_all(marks: &Marks, expected: &[&str]) {
+    let missed: Vec<&&str> = expected.iter().filter(|what| !marks.contains_key(**what)).collect();
     assert!(missed.is_empty(), "never seen, the run was too short or the steps are badly weighed: {missed:?}");
+}
+
+fn saw_what_tokens_are_good_for(marks: &Marks) {
+    let codes = |(standing, codes): &(&'static str, &'static [(&'static str, &'static str)])| {
+        codes.iter().map(|(verb, code)| format!("RQ.{verb} {standing}: {code}")).collect::<Vec<String>>()
+    };
+    let expected: Vec<String> = TOKENS.iter().flat_map(codes).collect();
+    saw_all(marks, &expected.iter().map(String::as_str).collect::<Vec<&str>>());
     let by_token = |what: &&String| TOKENS.iter().any(|(standing, _)| what.contains(&format!(" {standing}: ")));
     let surplus: Vec<&String> = marks.keys().filter(by_token).filter(|what| !expected.contains(what)).collect();
     assert!(surplus.is_empty(), "not what the contract says of a token: {surplus:?}");

@@ -90,7 +90,7 @@ fn a_pause_ends_by_itself() {
 /// Never shorter by another PAUSE, in any order; RESUME ends it whatever is left.
 #[test]
 fn a_pause_never_gets_shorter() {
-    for side in ["", "OUT", "IN", "GROUP g", "OUT GROUP g"] {
+    for side in ["", "OUT", "IN", "GROUP g", "OUT GROUP g", "GROUP g OUT"] {
         let mut q = queue("");
         let now = q.now as i64;
         let pause = |q: &mut Driver, rest: &str| int(&q.cmd(&format!("RQ.PAUSE {side} {rest}")));

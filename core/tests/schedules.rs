@@ -263,6 +263,35 @@ fn refused_slots_are_counted() {
     }
 }
 
+/// What is a duplicate is not refused: a slot that would overlap is not counted, also when the
+/// queue is full.
+#[test]
+fn an_overlap_is_no_refusal() {
+    for bar in ["RQ.ALTER MAXLIVE 0", "RQ.PAUSE IN"] {
+        let mut q = queue("");
+        schedule(&mut q, "s EVERY 1000 PAYLOAD p DEDUP k");
+        q.pass(1_000);
+        q.cmd(bar);
+        q.pass(1_000);
+        assert_eq!((q.info("slots-skipped-total"), seen(&mut q, "refused")), (Tree::Int(0), Tree::Int(0)), "{bar}");
+        q.cmd("RQ.DEL DEDUP k");
+        q.pass(1_000);
+        assert_eq!((q.info("slots-skipped-total"), seen(&mut q, "refused")), (Tree::Int(1), Tree::Int(1)), "{bar}");
+    }
+}
+
+/// No bytes fit into any MAXLIVEBYTES, by a slot as by PUSH.
+#[test]
+fn an_empty_slot_fits_where_an_empty_push_does() {
+    let mut q = queue("");
+    q.cmd("RQ.PUSH large");
+    q.cmd("RQ.ALTER MAXLIVEBYTES 0");
+    q.run("RQ.SCHEDULE", &[b"s", b"EVERY", b"1000", b"PAYLOAD", b""]).unwrap();
+    q.run("RQ.PUSH", &[b""]).unwrap();
+    q.pass(1_000);
+    assert_eq!((q.cmd("RQ.LEN"), seen(&mut q, "made")), (Tree::Int(3), Tree::Int(1)));
+}
+
 /// Its jobs stay without it, and remember it.
 #[test]
 fn unschedule_leaves_the_jobs() {

@@ -74,6 +74,15 @@ impl Ctx {
         Flags::from_bits_retain(flags as u32)
     }
 
+    /// When the server began to run the calling command, by its wall clock, in Unix µs: it has just
+    /// read it (7.2). In a transaction or a script that may have been long ago, so then None.
+    pub fn began_us(&self, flags: Flags) -> Option<u64> {
+        // SAFETY: it is only read.
+        let read = unsafe { raw::RedisModule_CachedMicroseconds }.filter(|_| !flags.intersects(Flags::MULTI | Flags::LUA))?;
+        // SAFETY: it takes nothing.
+        u64::try_from(unsafe { read() }).ok().filter(|us| *us > 0)
+    }
+
     /// The database it is in.
     pub fn db(&self) -> i32 {
         // SAFETY: the context is valid.
@@ -165,12 +174,6 @@ impl Ctx {
         unsafe { f!(RedisModule_ReplicateVerbatim)(self.as_ptr()) };
     }
 
-    /// Tells WATCH and client-side caches that the key has changed.
-    pub fn signal_modified(&self, key: Str<'_>) {
-        // SAFETY: the context and the string are valid.
-        unsafe { f!(RedisModule_SignalModifiedKey)(self.as_ptr(), key.as_ptr()) };
-    }
-
     /// Sends a keyspace event.
     pub fn notify(&self, class: Notify, event: &CStr, key: Str<'_>) {
         // SAFETY: the context and the string are valid, the event's name ends with NUL.
@@ -180,15 +183,16 @@ impl Ctx {
 
 impl Ctx {
     /// Tells the server what this module copes with: read errors of files (else it would exit),
-    /// keys that signal their changes by themselves, data loaded beside those that are served,
-    /// and on Valkey 9 keys of slots that are still on their way. Servers ignore what they do not
-    /// know.
-    pub fn set_options(&self) {
+    /// data loaded beside those that are served, and on Valkey 9 keys of slots that are still on
+    /// their way. Servers ignore what they do not know. Last, whether a key that was open for
+    /// writing has changed when it is closed, or only might have: see [`super::Key::close`].
+    pub fn set_options(&self, closed_is_changed: bool) {
         const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+        let signal = if closed_is_changed { 0 } else { raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED };
         let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
-            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
-            | HANDLE_ATOMIC_SLOT_MIGRATION;
+            | HANDLE_ATOMIC_SLOT_MIGRATION
+            | signal;
         // SAFETY: the context is valid.
         unsafe { f!(RedisModule_SetModuleOptions)(self.as_ptr(), options as c_int) };
     }
@@ -214,6 +218,12 @@ impl Ctx {
         // SAFETY: the context is valid.
         function.is_some_and(|must_obey| unsafe { must_obey(self.as_ptr()) != 0 })
     }
+}
+
+/// The monotonic clock, in µs.
+pub fn monotonic_us() -> u64 {
+    // SAFETY: it takes nothing.
+    unsafe { f!(RedisModule_MonotonicMicroseconds)() }
 }
 
 /// Whether nothing must be replicated now: clients' writes are paused, and whoever paused them

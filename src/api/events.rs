@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
-use super::key::queue_in;
+use super::key::value_in;
 use super::{guarded, is_valkey, slots, Ctx, Notify, Str};
 use crate::{events, guard, timer};
 
@@ -167,7 +167,7 @@ unsafe extern "C" fn on_key(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEven
         if let Some(info) = unsafe { data.cast::<raw::RedisModuleKeyInfo>().as_ref() } {
             // SAFETY: the key is open, and no command of ours is at work on it: the server
             // evicts before it runs one.
-            let jobs = unsafe { queue_in(info.key, |queue| queue.jobs() as u64) };
+            let jobs = unsafe { value_in(info.key, |value| value.queue.jobs() as u64) };
             match jobs {
                 Some(jobs) if events_move_clients() => {
                     // SAFETY: the key is open; its name lives as long as it does.

@@ -1,7 +1,6 @@
 //! Keys, opened, and the queues in them.
 
 use std::ffi::c_int;
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -9,6 +8,7 @@ use redis_module::raw;
 use rq_core::Queue;
 
 use super::{Ctx, Str};
+use crate::types::Value;
 
 /// Our data type, once it is registered.
 static TYPE: AtomicPtr<raw::RedisModuleType> = AtomicPtr::new(std::ptr::null_mut());
@@ -50,8 +50,8 @@ pub struct WrongType;
 pub struct Key<'c> {
     /// None: absent, and opened for reading.
     raw: Option<NonNull<raw::RedisModuleKey>>,
-    queue: Option<NonNull<Queue>>,
-    context: PhantomData<&'c Ctx>,
+    value: Option<NonNull<Value>>,
+    context: &'c Ctx,
 }
 
 impl<'c> Key<'c> {
@@ -63,32 +63,51 @@ impl<'c> Key<'c> {
     pub fn open(ctx: &'c Ctx, name: Str<'_>, mode: Mode) -> Result<Key<'c>, WrongType> {
         // SAFETY: the context and the string are valid.
         let raw = unsafe { f!(RedisModule_OpenKey)(ctx.as_ptr(), name.as_ptr(), mode.bits()) };
-        let mut key = Key { raw: NonNull::new(raw), queue: None, context: PhantomData };
+        let mut key = Key { raw: NonNull::new(raw), value: None, context: ctx };
         if key.raw.is_none() {
             return Ok(key);
         }
         // SAFETY: the key is open.
-        key.queue = unsafe { queue_behind(raw) };
+        key.value = unsafe { value_behind(raw) };
         // SAFETY: the key is open.
-        if key.queue.is_none() && unsafe { f!(RedisModule_KeyType)(raw) } != raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
+        if key.value.is_none() && unsafe { f!(RedisModule_KeyType)(raw) } != raw::REDISMODULE_KEYTYPE_EMPTY as c_int {
             return Err(WrongType);
         }
         Ok(key)
     }
 
+    /// The value in it.
+    #[inline]
+    pub fn value(&mut self) -> Option<&mut Value> {
+        // SAFETY: the value belongs to the key and stays in it while the key is open. The
+        // borrow of `self` makes this the only reference.
+        self.value.map(|mut value| unsafe { value.as_mut() })
+    }
+
     /// The queue in it.
     #[inline]
     pub fn queue(&mut self) -> Option<&mut Queue> {
-        // SAFETY: the value belongs to the key and stays in it while the key is open. The
-        // borrow of `self` makes this the only reference.
-        self.queue.map(|mut queue| unsafe { queue.as_mut() })
+        self.value().map(|value| &mut value.queue)
+    }
+
+    /// Closes it; if it has changed, WATCH and client-side caches are told. There is a function for
+    /// that too, but Redis 8 looks the key up for it once more.
+    pub fn close(self, changed: bool) {
+        let ctx = self.context;
+        if changed {
+            ctx.set_options(true);
+        }
+        drop(self);
+        if changed {
+            ctx.set_options(false);
+        }
     }
 
     /// Puts a queue into it, which was absent and opened for writing. Null if the server
     /// refused, which it does not do then.
-    pub fn set(&mut self, queue: Box<Queue>) -> Option<&mut Queue> {
+    pub fn set(&mut self, value: Box<Value>) -> Option<&mut Value> {
         let raw = self.raw?.as_ptr();
-        let value = Box::into_raw(queue);
+        let value = Box::into_raw(value);
         // SAFETY: the key is open for writing, the value is of our type. From now on it is the
         // server's, which gives it back to `free`.
         let result = unsafe {
@@ -99,8 +118,8 @@ impl<'c> Key<'c> {
             drop(unsafe { Box::from_raw(value) });
             return None;
         }
-        self.queue = NonNull::new(value);
-        self.queue()
+        self.value = NonNull::new(value);
+        self.value()
     }
 }
 
@@ -114,29 +133,29 @@ impl Drop for Key<'_> {
     }
 }
 
-/// The queue in a key that somebody else has opened.
+/// The value in a key that somebody else has opened.
 ///
 /// # Safety
 /// `key` is null or an open key.
 #[inline]
-unsafe fn queue_behind(key: *mut raw::RedisModuleKey) -> Option<NonNull<Queue>> {
+unsafe fn value_behind(key: *mut raw::RedisModuleKey) -> Option<NonNull<Value>> {
     // SAFETY: the caller has the key open.
     let data_type = unsafe { f!(RedisModule_ModuleTypeGetType)(key) };
     if data_type.is_null() || data_type != TYPE.load(Ordering::Relaxed) {
         return None;
     }
-    // SAFETY: a value of our type is what `set`, `rdb_load` or `copy` have made: a boxed queue.
+    // SAFETY: a value of our type is what `set`, `rdb_load` or `copy` have made: a boxed `Value`.
     NonNull::new(unsafe { f!(RedisModule_ModuleTypeGetValue)(key) }.cast())
 }
 
-/// Shows the queue in a key that the server has opened for a callback.
+/// Shows the value in a key that the server has opened for a callback.
 ///
 /// # Safety
 /// `key` is null or an open key, and nobody else uses its value meanwhile.
-pub(super) unsafe fn queue_in<R>(key: *mut raw::RedisModuleKey, look: impl FnOnce(&Queue) -> R) -> Option<R> {
+pub(super) unsafe fn value_in<R>(key: *mut raw::RedisModuleKey, look: impl FnOnce(&Value) -> R) -> Option<R> {
     if key.is_null() {
         return None;
     }
     // SAFETY: the key is open; the reference does not outlive the call.
-    unsafe { queue_behind(key).map(|queue| look(queue.as_ref())) }
+    unsafe { value_behind(key).map(|value| look(value.as_ref())) }
 }

@@ -43,7 +43,7 @@ pub use call::{call, config_get, hang_up};
 pub use callback::{count_panic, guarded, load};
 pub use commands::{create_commands, Argv};
 pub use config::{register as register_config, Setting, Value};
-pub use ctx::{writes_are_paused, Ctx, Flags, Notify};
+pub use ctx::{monotonic_us, writes_are_paused, Ctx, Flags, Notify};
 pub use events::{forgets_replies, subscribe, LoadState};
 pub use info::{register as register_info, InfoCtx};
 pub use io::{AofWriter, Digest, OptCtx, RdbReader, RdbWriter};
@@ -85,12 +85,12 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
         RedisModule_OpenKey RedisModule_CloseKey RedisModule_KeyType
         RedisModule_CreateDataType RedisModule_ModuleTypeSetValue RedisModule_ModuleTypeGetType
-        RedisModule_ModuleTypeGetValue RedisModule_SignalModifiedKey
+        RedisModule_ModuleTypeGetValue
         RedisModule_CreateString RedisModule_FreeString RedisModule_StringPtrLen
         RedisModule_Replicate RedisModule_ReplicateVerbatim RedisModule_AvoidReplicaTraffic
         RedisModule_NotifyKeyspaceEvent RedisModule_SubscribeToKeyspaceEvents
         RedisModule_SubscribeToServerEvent RedisModule_SetModuleOptions
-        RedisModule_IsIOError RedisModule_LoadStringBuffer RedisModule_SaveStringBuffer
+        RedisModule_MonotonicMicroseconds RedisModule_IsIOError RedisModule_LoadStringBuffer RedisModule_SaveStringBuffer
         RedisModule_EmitAOF RedisModule_GetKeyNameFromIO RedisModule_GetDbIdFromIO
         RedisModule_GetToKeyNameFromOptCtx RedisModule_GetToDbIdFromOptCtx
         RedisModule_GetKeyNameFromOptCtx RedisModule_GetDbIdFromOptCtx

@@ -4,10 +4,10 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use redis_module::raw;
-use rq_core::Queue;
 
-use super::key::queue_in;
+use super::key::value_in;
 use super::{guarded, Ctx, Str};
+use crate::types::Value;
 
 /// A place in the keys of one database.
 pub struct Scan(NonNull<raw::RedisModuleScanCursor>);
@@ -21,8 +21,8 @@ impl Scan {
 
     /// Goes on by a few keys of the context's database and shows the queues among them. False at
     /// the end; the next step begins anew.
-    pub fn step(&mut self, ctx: &Ctx, mut found: impl FnMut(Str<'_>, &Queue)) -> bool {
-        let mut found: &mut dyn FnMut(Str<'_>, &Queue) = &mut found;
+    pub fn step(&mut self, ctx: &Ctx, mut found: impl FnMut(Str<'_>, &Value)) -> bool {
+        let mut found: &mut dyn FnMut(Str<'_>, &Value) = &mut found;
         // SAFETY: the context and the cursor are valid; `found` lives until the call returns.
         let more = unsafe {
             f!(RedisModule_Scan)(ctx.as_ptr(), self.0.as_ptr(), Some(on_key), std::ptr::from_mut(&mut found).cast())
@@ -50,11 +50,11 @@ unsafe extern "C" fn on_key(
 ) {
     guarded((), |_| {
         // SAFETY: it is what `step` passes, and nobody else has it during the call.
-        let found = unsafe { &mut *found.cast::<&mut dyn FnMut(Str<'_>, &Queue)>() };
+        let found = unsafe { &mut *found.cast::<&mut dyn FnMut(Str<'_>, &Value)>() };
         // SAFETY: the server lends both for this call; the key may be null.
         unsafe {
             if let Some(name) = Str::from_raw(name) {
-                queue_in(key, |queue| found(name, queue));
+                value_in(key, |value| found(name, value));
             }
         }
     });

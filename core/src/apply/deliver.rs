@@ -2,20 +2,22 @@
 
 use std::cmp::Reverse;
 
-use super::{move_to, ttl_at};
+use super::{make_ready, move_to, ttl_at, Found};
 use crate::dedup::Owner;
 use crate::id::JobId;
-use crate::job::{Hold, Job, More, Reason, Settled, Slot, State};
+use crate::job::{Hold, More, Outline, Reason, Settled, Slot, State};
 use crate::op::Due;
 use crate::queue::Queue;
+use crate::store::{Entry, Record};
 
 impl Queue {
     pub(super) fn lease(&mut self, id: JobId, token: u64, lease_ms: u64, consumer: &[u8], now: u64) -> Option<()> {
         if token <= self.head.last_token {
             return None;
         }
-        let slot = self.find(id, |job| job.state == State::Ready)?;
-        let last = self.jobs.get(slot)?.more().consumer;
+        let found = self.find(id, |job| job.state == State::Ready)?;
+        let job = &found.outline;
+        let (last, group, priority) = (job.consumer, job.group, Reverse(job.priority));
         let same = last.and_then(|last| self.names.get(last)).is_some_and(|name| *name.text == *consumer);
         let holder = if same { last } else { Some(self.names.hold(consumer)) };
         if let (false, Some(last)) = (same, last) {
@@ -25,14 +27,12 @@ impl Queue {
         self.head.longest_lease_ms = self.head.longest_lease_ms.max(lease_ms);
         self.head.totals.delivered = self.head.totals.delivered.saturating_add(1);
         self.grants.add(now.max(1), self.head.policy.rate());
-        let job = self.jobs.get(slot)?;
-        let (group, priority) = (job.more().group, Reverse(job.priority));
         if let Some(group) = group {
             self.groups.granted(group, now.max(1), &self.head.policy);
         }
-        self.change(slot, |job| {
+        self.change(&found, |job| {
             let place = job.place;
-            let more = job.more_mut();
+            let more = &mut job.more;
             more.token = token;
             more.settled = Settled::No;
             more.consumer = holder;
@@ -53,11 +53,11 @@ impl Queue {
     }
 
     pub(super) fn finish(&mut self, id: JobId, keep: Option<&[u8]>, now: u64) -> Option<()> {
-        let slot = self.find(id, |job| Self::claimed(job) || job.hold(job.more().token) == Hold::LateDead)?;
+        let found = self.find(id, |job| Self::claimed(job) || job.hold(job.token) == Hold::LateDead)?;
         self.head.totals.acked = self.head.totals.acked.saturating_add(1);
-        let Some(result) = keep else { return self.remove(id, false).map(|_| ()) };
-        self.change(slot, |job| {
-            let more = job.more_mut();
+        let Some(result) = keep else { return self.remove_found(&found, false) };
+        self.change(&found, |job| {
+            let more = &mut job.more;
             more.settled = Settled::Finished;
             more.until = now.max(1);
             more.back_since = 0;
@@ -65,58 +65,59 @@ impl Queue {
             more.result = result.into();
             job.state = State::Done;
         })?;
-        self.ended(slot)
+        self.ended(found.slot)
     }
 
     pub(super) fn discard(&mut self, id: JobId) -> Option<()> {
-        self.find(id, |job| matches!(job.state, State::Dead | State::Done))?;
-        let removed = self.remove(id, false)?;
+        let found = self.find(id, |job| matches!(job.state, State::Dead | State::Done))?;
+        self.remove_found(&found, false)?;
         let totals = &mut self.head.totals;
-        match removed.state {
+        match found.outline.state {
             State::Done => totals.trimmed = totals.trimmed.saturating_add(1),
             _ => totals.dead_dropped = totals.dead_dropped.saturating_add(1),
         }
         Some(())
     }
 
-    pub(super) fn remove(&mut self, id: JobId, deleted: bool) -> Option<Job> {
-        let slot = self.slot_of(id)?;
-        self.unlink(slot);
-        self.by_id.remove(&id);
-        let job = self.jobs.remove(slot)?;
-        if let Some(more) = &job.more {
-            self.with_more = self.with_more.saturating_sub(1);
-            if let Some(name) = more.consumer {
-                self.names.drop_hold(name);
-            }
-            if let Some(key) = &more.dedup {
-                self.dedup.ended(key, id, deleted);
-            }
-            if let Some(group) = more.group {
-                self.groups.drop_hold(group, &self.head.policy);
-            }
+    pub(super) fn remove(&mut self, id: JobId, deleted: bool) -> Option<()> {
+        let found = self.find(id, |_| true)?;
+        self.remove_found(&found, deleted)
+    }
+
+    fn remove_found(&mut self, job: &Found, deleted: bool) -> Option<()> {
+        let Outline { id, consumer, group, .. } = job.outline;
+        self.unlink(job.slot, &job.outline);
+        let record = self.jobs.remove(job.slot)?;
+        if let Some(name) = consumer {
+            self.names.drop_hold(name);
         }
-        Some(job)
+        if let Some(key) = record.as_ref().and_then(Record::dedup) {
+            self.dedup.ended(key, id, deleted);
+        }
+        if let Some(group) = group {
+            self.groups.drop_hold(group, &self.head.policy);
+        }
+        Some(())
     }
 
     /// Whether a worker still has a claim to the job: leased, or expired and nobody else got it.
-    pub(super) fn claimed(job: &Job) -> bool {
-        matches!(job.hold(job.more().token), Hold::Live | Hold::Late)
+    pub(super) fn claimed(job: &Outline) -> bool {
+        matches!(job.hold(job.token), Hold::Live | Hold::Late)
     }
 
     pub(super) fn retry(&mut self, id: JobId, due: Option<u64>, error: Option<&[u8]>, now: u64) -> Option<()> {
-        let slot = self.find(id, Self::claimed)?;
+        let found = self.find(id, Self::claimed)?;
         self.head.totals.failed = self.head.totals.failed.saturating_add(1);
         let ordered = self.head.policy.group_order();
-        self.change(slot, |job| {
-            failed(job.more_mut(), error, Settled::Retried);
-            let place = if ordered && job.more().group.is_some() { job.more().old_place } else { now };
+        self.change(&found, |job| {
+            failed(&mut job.more, error, Settled::Retried);
+            let place = if ordered && job.more.group.is_some() { job.more.old_place } else { now };
             Queue::make_wait(job, due, place, now);
         })
     }
 
     pub(super) fn bury(&mut self, id: JobId, reason: Reason, error: Option<&[u8]>, now: u64) -> Option<()> {
-        let slot = self.find(id, |job| match reason {
+        let found = self.find(id, |job| match reason {
             Reason::Failed | Reason::Rejected => Self::claimed(job),
             Reason::ExpiredLease => job.state == State::Leased,
             Reason::Ttl => job.state.waits(),
@@ -128,8 +129,8 @@ impl Queue {
             Reason::ExpiredLease => totals.expired = totals.expired.saturating_add(1),
             Reason::Ttl => {}
         }
-        self.change(slot, |job| {
-            let more = job.more_mut();
+        self.change(&found, |job| {
+            let more = &mut job.more;
             match reason {
                 Reason::Failed | Reason::Rejected => failed(more, error, Settled::Buried),
                 Reason::ExpiredLease => expired(more),
@@ -140,7 +141,7 @@ impl Queue {
             more.back_since = 0;
             job.state = State::Dead;
         })?;
-        self.ended(slot)
+        self.ended(found.slot)
     }
 
     /// A job has ended where it is: its dedup key is free.
@@ -153,23 +154,22 @@ impl Queue {
     }
 
     pub(super) fn note(&mut self, id: JobId, error: Option<&[u8]>) -> Option<()> {
-        let slot = self.find(id, |job| job.hold(job.more().token) == Hold::LateDead)?;
+        let found = self.find(id, |job| job.hold(job.token) == Hold::LateDead)?;
         self.head.totals.failed = self.head.totals.failed.saturating_add(1);
-        self.change(slot, |job| failed(job.more_mut(), error, Settled::Buried))
+        self.change(&found, |job| failed(&mut job.more, error, Settled::Buried))
     }
 
     pub(super) fn release(&mut self, id: JobId, due: Option<u64>, now: u64) -> Option<()> {
-        let slot = self.find(id, Self::claimed)?;
+        let found = self.find(id, Self::claimed)?;
         self.head.totals.released = self.head.totals.released.saturating_add(1);
-        let more = self.jobs.get(slot)?.more();
-        let (group, granted_at) = (more.group, more.last_delivered_at);
+        let (group, granted_at) = (found.outline.group, found.outline.last_delivered_at);
         self.grants.give_back(granted_at);
         if let Some(group) = group {
             self.groups.give_back(group, granted_at);
         }
-        self.change(slot, |job| {
+        self.change(&found, |job| {
             let late = job.state != State::Leased;
-            let more = job.more_mut();
+            let more = &mut job.more;
             if late {
                 unexpired(more);
             }
@@ -181,20 +181,20 @@ impl Queue {
             Queue::make_wait(job, due, place, now);
             // One that expiry had made ready already has been back since then.
             if due.is_none() && since > 0 {
-                job.more_mut().back_since = since;
+                job.more.back_since = since;
             }
         })
     }
 
     pub(super) fn extend(&mut self, id: JobId, deadline: u64, now: u64) -> Option<()> {
-        let slot = self.find(id, Self::claimed)?;
+        let found = self.find(id, Self::claimed)?;
         if deadline == 0 {
             return None;
         }
         self.head.longest_lease_ms = self.head.longest_lease_ms.max(deadline.saturating_sub(now));
-        self.change(slot, |job| {
+        self.change(&found, |job| {
             let late = job.state != State::Leased;
-            let more = job.more_mut();
+            let more = &mut job.more;
             if late {
                 unexpired(more);
             }
@@ -205,43 +205,32 @@ impl Queue {
     }
 
     pub(super) fn expire(&mut self, id: JobId, due: Option<u64>, now: u64) -> Option<()> {
-        let slot = self.find(id, |job| job.state == State::Leased)?;
+        let found = self.find(id, |job| job.state == State::Leased)?;
         self.head.totals.expired = self.head.totals.expired.saturating_add(1);
-        self.change(slot, |job| {
-            expired(job.more_mut());
-            let place = job.more().old_place;
+        self.change(&found, |job| {
+            expired(&mut job.more);
+            let place = job.more.old_place;
             Queue::make_wait(job, due, place, now);
         })
     }
 
     pub(super) fn promote(&mut self, due: u64, id: JobId) -> Option<()> {
         let mut any = None;
-        while let Some(((at, first), slot)) = self.delayed.first().filter(|(key, _)| *key <= (due, id)) {
-            debug_assert!((at, first) <= (due, id));
-            // Placed by the time it was due, however late this comes.
+        while self.delayed.first_key(&self.jobs).is_some_and(|key| key <= (due, id)) {
+            let Some(found) = self.delayed.first().and_then(|first| self.found(first.slot())) else { break };
             let ordered = self.head.policy.group_order();
-            any = self.change(slot, |job| {
-                job.state = State::Ready;
-                let due = job.place;
-                match &mut job.more {
-                    // In its group it must not fall behind those that it came before.
-                    Some(more) if ordered && more.group.is_some() && more.token > 0 && more.old_place < due => {
-                        more.back_since = due;
-                        job.place = more.old_place;
-                    }
-                    _ => {}
-                }
-            });
+            // Placed by the time it was due, however late this comes.
+            any = self.change(&found, |job| make_ready(job, job.place, ordered));
         }
         any
     }
 
     pub(super) fn redrive(&mut self, id: JobId, due: Option<u64>, priority: Option<i8>, now: u64) -> Option<()> {
-        let slot = self.find(id, |job| job.state == State::Dead)?;
+        let found = self.find(id, |job| job.state == State::Dead)?;
         self.head.totals.redriven = self.head.totals.redriven.saturating_add(1);
-        self.change(slot, |job| {
+        self.change(&found, |job| {
             job.priority = priority.unwrap_or(job.priority);
-            let more = job.more_mut();
+            let more = &mut job.more;
             more.token = 0;
             more.settled = Settled::No;
             more.deliveries = 0;
@@ -251,9 +240,9 @@ impl Queue {
             more.ttl_at = ttl_at(due.unwrap_or(now), more.ttl_ms);
             Queue::make_wait(job, due, now, now);
         })?;
-        let more = self.jobs.get(slot)?.more();
-        match more.dedup.clone() {
-            Some(key) if more.dedup_window_ms == 0 && self.dedup.owner(&key, now).is_none() => {
+        let job = self.jobs.get(found.slot)?;
+        match job.more().dedup.clone() {
+            Some(key) if job.more().dedup_window_ms == 0 && self.dedup.owner(&key, now).is_none() => {
                 self.dedup.set(key, Owner { job: id, until: 0, held: None }, true);
             }
             _ => {}
@@ -262,10 +251,11 @@ impl Queue {
     }
 
     pub(super) fn set(&mut self, id: JobId, priority: Option<i8>, due: Option<Due>) -> Option<()> {
-        let slot = self.find(id, |job| job.state.waits())?;
-        self.change(slot, |job| {
+        let found = self.find(id, |job| job.state.waits())?;
+        let ordered = self.head.policy.group_order();
+        self.change(&found, |job| {
             job.priority = priority.unwrap_or(job.priority);
-            move_to(job, due);
+            move_to(job, due, ordered);
         })
     }
 }

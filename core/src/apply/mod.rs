@@ -4,8 +4,10 @@
 mod deliver;
 mod produce;
 
+use std::cmp::Reverse;
+
 use crate::id::JobId;
-use crate::job::{Job, Slot, State};
+use crate::job::{Facts, Outline, Slot, State};
 use crate::limits::{DUE_STEPS, MAX_TIME_MS};
 use crate::op::{Due, Event, Op};
 use crate::queue::Queue;
@@ -34,6 +36,25 @@ impl Queue {
     /// Applies one op of a batch whose time is `now`.
     pub(crate) fn apply_op(&mut self, op: &Op<'_>, now: u64) -> Applied {
         self.head.newest_ms = self.head.newest_ms.max(now);
+        let applied = self.apply_one(op, now);
+        match op {
+            Op::Create { .. } | Op::Push { .. } | Op::Unhold { .. } | Op::Replace { .. } | Op::Hold { .. } | Op::Lease { .. } => {}
+            Op::Finish { .. } | Op::Retry { .. } | Op::Bury { .. } | Op::Note { .. } | Op::Release { .. } | Op::Extend { .. } => {}
+            Op::Expire { .. } | Op::Promote { .. } | Op::Redrive { .. } | Op::Set { .. } | Op::Drop { .. } | Op::Discard { .. } => {}
+            // What is not about jobs alone may be about any time.
+            _ => self.stir(0),
+        }
+        // Jobs say themselves when they are due; what they leave behind does not.
+        if let Some((at, _)) = self.dedup.first_window() {
+            self.quiet.1 = self.quiet.1.min(*at);
+        }
+        if let Some(at) = self.groups.next_idle() {
+            self.stir(at);
+        }
+        applied
+    }
+
+    fn apply_one(&mut self, op: &Op<'_>, now: u64) -> Applied {
         match op {
             Op::Reset(header) => {
                 *self = Queue::new(header.incarnation);
@@ -89,23 +110,27 @@ impl Queue {
         }
     }
 
-    /// Takes the job out of its order, changes it, and puts it back into the order it then has.
-    fn change(&mut self, slot: Slot, change: impl FnOnce(&mut Job)) -> Option<()> {
-        self.unlink(slot);
-        let job = self.jobs.get_mut(slot)?;
-        let had_more = job.more.is_some();
-        change(job);
-        if !had_more && job.more.is_some() {
-            self.with_more = self.with_more.saturating_add(1);
+    /// Changes a job, and moves it to the orders that it then belongs in.
+    fn change(&mut self, job: &Found, change: impl FnOnce(&mut Facts)) -> Option<()> {
+        let Outline { state, group, priority, .. } = job.outline;
+        let waits_in_turn = state == State::Ready && !self.groups.is_empty();
+        let turn = if waits_in_turn { self.groups.turn(group, Reverse(priority)) } else { 0 };
+        let mut facts = self.jobs.take(job.slot)?;
+        change(&mut facts);
+        let outline = facts.outline(job.size);
+        self.jobs.put_back(job.slot, &mut facts)?;
+        self.relink(job.slot, &job.outline, &outline);
+        if waits_in_turn && (outline.state, outline.priority) == (state, priority) {
+            // It does not come anew, so its turn is what it was.
+            self.groups.set_turn(group, Reverse(priority), turn);
         }
-        self.link(slot);
         Some(())
     }
 
     /// The one routine that makes a job wait again: ready, placed at `place`, or delayed until
     /// `due`. A place in the past is one that it had before: then `now` tells since when it is back.
-    fn make_wait(job: &mut Job, due: Option<u64>, place: u64, now: u64) {
-        let more = job.more_mut();
+    fn make_wait(job: &mut Facts, due: Option<u64>, place: u64, now: u64) {
+        let more = &mut job.more;
         more.until = 0;
         more.reason = None;
         match due {
@@ -122,27 +147,57 @@ impl Queue {
         }
     }
 
-    fn find(&self, id: JobId, fits: impl FnOnce(&Job) -> bool) -> Option<Slot> {
-        let slot = self.slot_of(id)?;
-        fits(self.jobs.get(slot)?).then_some(slot)
+    fn find(&self, id: JobId, fits: impl FnOnce(&Outline) -> bool) -> Option<Found> {
+        self.found(self.slot_of(id)?).filter(|found| fits(&found.outline))
+    }
+
+    fn found(&self, slot: Slot) -> Option<Found> {
+        let job = self.jobs.get(slot)?;
+        Some(Found { slot, outline: *job, size: job.size() })
     }
 }
 
+/// A job that an op is about.
+struct Found {
+    slot: Slot,
+    outline: Outline,
+    /// Of its payload.
+    size: u64,
+}
+
+/// Ready at `at`, which is its place. In a group that goes in order (`ordered`), one that a worker
+/// has had must not fall behind those that it came before: its place is the one it had then.
+fn make_ready(job: &mut Facts, at: u64, ordered: bool) {
+    job.state = State::Ready;
+    job.place = at;
+    let more = &mut job.more;
+    let returns = ordered && more.group.is_some() && more.token > 0;
+    if returns {
+        job.place = more.old_place;
+    }
+    more.back_since = if returns && more.old_place < at { at } else { 0 };
+}
+
 /// Gives a waiting job a new time.
-fn move_to(job: &mut Job, due: Option<Due>) {
-    let (state, place) = match due {
+fn move_to(job: &mut Facts, due: Option<Due>, ordered: bool) {
+    let at = match due {
         None => return,
-        Some(Due::Ready(at)) => (State::Ready, at),
-        Some(Due::Delayed(at)) => (State::Delayed, at),
-    };
-    job.state = state;
-    job.place = place;
-    if let Some(more) = job.more.as_deref_mut() {
-        more.back_since = 0;
-        // The time to live counts from the first due time.
-        if more.ttl_ms > 0 && more.total_deliveries == 0 {
-            more.ttl_at = ttl_at(place, more.ttl_ms);
+        Some(Due::Ready(at)) => {
+            make_ready(job, at, ordered);
+            at
         }
+        Some(Due::Delayed(at)) => {
+            (job.state, job.place) = (State::Delayed, at);
+            at
+        }
+    };
+    let more = &mut job.more;
+    if job.state == State::Delayed {
+        more.back_since = 0;
+    }
+    // The time to live counts from the first due time.
+    if more.ttl_ms > 0 && more.total_deliveries == 0 {
+        more.ttl_at = ttl_at(at, more.ttl_ms);
     }
 }
 

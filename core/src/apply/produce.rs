@@ -3,7 +3,7 @@
 use super::{move_to, ttl_at, Applied};
 use crate::dedup::{window_end, Held, Key, Owner};
 use crate::id::JobId;
-use crate::job::{Job, More, Slot, State};
+use crate::job::{Facts, More, Outline, Slot, State};
 use crate::op::{Contents, DedupKey, Due, Event, GroupState, SlotJob, Stored};
 use crate::pause::{Pause, Side};
 use crate::policy::{Opt, Setting};
@@ -13,34 +13,25 @@ use crate::schedule::{Name, NoJob, Plan};
 
 impl Queue {
     /// Stores a new job.
-    pub(super) fn add(&mut self, job: Job) -> Option<Slot> {
-        let id = job.id;
-        let more = job.more.is_some();
-        let slot = self.jobs.insert(job)?;
-        self.by_id.insert(id, slot);
-        self.head.last_id = self.head.last_id.max(id);
-        self.with_more = self.with_more.saturating_add(usize::from(more));
+    fn add(&mut self, facts: Facts, payload: &[u8]) -> Option<Slot> {
+        self.head.last_id = self.head.last_id.max(facts.id);
+        let outline = Outline { plain: facts.is_plain(), ..facts.outline(payload.len() as u64) };
+        let slot = self.jobs.add(facts, payload)?;
+        self.link(slot, &outline);
         Some(slot)
     }
 
-    pub(super) fn put(&mut self, stored: &Stored) -> Option<()> {
-        let mut job = stored.job.clone();
-        let more = job.more();
-        let (token, leased) = (more.token, more.lease_ms);
-        if self.slot_of(job.id).is_some() {
+    pub(super) fn put(&mut self, stored: &Stored<'_>) -> Option<()> {
+        let mut facts = stored.facts.clone();
+        // Snapshots have jobs in the order of their ids.
+        if facts.id <= self.jobs.last() {
             return None;
         }
-        self.head.last_token = self.head.last_token.max(token);
-        self.head.longest_lease_ms = self.head.longest_lease_ms.max(leased);
-        if let Some(name) = &stored.consumer {
-            job.more_mut().consumer = Some(self.names.hold(name));
-        }
-        if let Some(name) = &stored.group {
-            job.more_mut().group = Some(self.groups.hold(name));
-        }
-        let slot = self.add(job)?;
-        self.link(slot);
-        Some(())
+        self.head.last_token = self.head.last_token.max(facts.more.token);
+        self.head.longest_lease_ms = self.head.longest_lease_ms.max(facts.more.lease_ms);
+        facts.more.consumer = stored.consumer.map(|name| self.names.hold(name));
+        facts.more.group = stored.group.map(|name| self.groups.hold(name));
+        self.add(facts, stored.payload).map(|_| ())
     }
 
     pub(super) fn push(&mut self, id: JobId, contents: &Contents<'_>, now: u64) -> Option<()> {
@@ -49,22 +40,18 @@ impl Queue {
         }
         let Contents { due, options, group, dedup, payload } = *contents;
         let place = due.unwrap_or(id.ms);
-        let own = options.lease_ms > 0 || options.max_deliveries.is_some() || options.ttl_ms > 0;
-        let more = (own || group.is_some() || dedup.is_some()).then(|| {
-            Box::new(More {
-                group: group.map(|name| self.groups.hold(name)),
-                dedup: dedup.map(|dedup| Key::from(dedup.key)),
-                dedup_window_ms: dedup.map_or(0, |dedup| dedup.window_ms),
-                own_lease_ms: options.lease_ms,
-                own_max_deliveries: options.max_deliveries,
-                ttl_ms: options.ttl_ms,
-                ttl_at: ttl_at(place, options.ttl_ms),
-                ..More::default()
-            })
-        });
+        let more = More {
+            group: group.map(|name| self.groups.hold(name)),
+            dedup: dedup.map(|dedup| Key::from(dedup.key)),
+            dedup_window_ms: dedup.map_or(0, |dedup| dedup.window_ms),
+            own_lease_ms: options.lease_ms,
+            own_max_deliveries: options.max_deliveries,
+            ttl_ms: options.ttl_ms,
+            ttl_at: ttl_at(place, options.ttl_ms),
+            ..More::default()
+        };
         let state = if due.is_some() { State::Delayed } else { State::Ready };
-        let slot = self.add(Job { id, place, payload: payload.into(), more, priority: options.priority, state })?;
-        self.link(slot);
+        self.add(Facts { id, state, place, priority: options.priority, more }, payload)?;
         if let Some(DedupKey { key, window_ms }) = dedup {
             let owner = Owner { job: id, until: window_end(window_ms, now), held: None };
             self.dedup.set(key.into(), owner, true);
@@ -79,11 +66,18 @@ impl Queue {
     }
 
     pub(super) fn replace(&mut self, id: JobId, priority: i8, due: Option<Due>, window_ms: u64, payload: &[u8], now: u64) -> Option<()> {
-        let slot = self.find(id, |job| job.state.waits() && job.more().first_delivered_at == 0)?;
-        self.change(slot, |job| {
-            job.payload = payload.into();
+        let mut found = self.find(id, |job| job.state.waits() && job.last_delivered_at == 0)?;
+        let slot = found.slot;
+        self.jobs.replace(slot, payload);
+        if let Some(bytes) = self.bytes.get_mut(found.outline.state as usize) {
+            *bytes = bytes.saturating_sub(found.outline.bytes).saturating_add(payload.len() as u64);
+        }
+        found.size = payload.len() as u64;
+        found.outline.bytes = found.size;
+        self.change(&found, |job| {
             job.priority = priority;
-            move_to(job, due);
+            // It was never delivered, so no order holds it to an old place.
+            move_to(job, due, false);
         })?;
         let key = self.jobs.get(slot)?.more().dedup.clone();
         let owner = key.as_deref().and_then(|key| self.dedup.find(key)).map(|(_, owner)| owner.clone());
@@ -154,10 +148,10 @@ impl Queue {
             payload: &plan.payload,
         };
         self.push(id, &contents, now)?;
-        let at = self.slot_of(id)?;
-        self.change(at, |job| {
+        let found = self.find(id, |_| true)?;
+        self.change(&found, |job| {
             job.place = slot;
-            let more = job.more_mut();
+            let more = &mut job.more;
             more.schedule = Some(name.clone());
             more.slot_at = slot;
             if more.ttl_ms > 0 {

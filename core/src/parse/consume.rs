@@ -36,10 +36,13 @@ pub(super) fn ack<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
             _ => return Err(Error::unknown_option(word)),
         }
     }
-    match result {
-        Some(blob) if blob.len() > MAX_PAYLOAD => Err(Error::too_big("the result", blob.len(), MAX_PAYLOAD)),
-        _ => Ok(Request::Ack { pairs, result }),
+    // Each of the jobs keeps a copy.
+    let copies = result.map_or(0, |blob| blob.len().saturating_mul(pairs.len()));
+    if copies > MAX_PAYLOAD {
+        let what = if pairs.len() == 1 { "the result" } else { "the result for all these jobs" };
+        return Err(Error::too_big(what, copies, MAX_PAYLOAD));
     }
+    Ok(Request::Ack { pairs, result })
 }
 
 pub(super) fn nack<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {

@@ -43,22 +43,27 @@ pub(super) fn peek<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {
 pub(super) type PauseArgs<'a> = (Side<'a>, Option<u64>, Option<&'a [u8]>);
 
 pub(super) fn side<'a>(args: &mut Args<'a>) -> Result<PauseArgs<'a>, Error> {
-    let (mut side, mut for_ms, mut reason) = (None, None, None);
+    let (mut out, mut inward, mut group, mut for_ms, mut reason) = (None, None, None, None, None);
     while let Some((name, word)) = args.option() {
         match name.as_bytes() {
-            b"OUT" => once("OUT", &mut side, Side::Out)?,
-            b"IN" => once("IN", &mut side, Side::In)?,
-            b"GROUP" => match side {
-                // OUT is what a group's pause is anyway.
-                None | Some(Side::Out) => side = Some(Side::Group(group_name(args.value("GROUP")?)?)),
-                Some(_) => return Err(Error::twice("GROUP")),
-            },
+            b"OUT" => once("OUT", &mut out, ())?,
+            b"IN" => once("IN", &mut inward, ())?,
+            b"GROUP" => once("GROUP", &mut group, group_name(args.value("GROUP")?)?)?,
             b"FOR" => once("FOR", &mut for_ms, args.number("FOR", 1, MAX_SPAN_MS)?)?,
             b"REASON" => once("REASON", &mut reason, args.value("REASON")?)?,
             _ => return Err(Error::unknown_option(word)),
         }
+        if inward.is_some() && (out.is_some() || group.is_some()) {
+            return Err(Error::twice(&String::from_utf8_lossy(name.as_bytes())));
+        }
     }
-    Ok((side.unwrap_or(Side::Out), for_ms, reason))
+    let side = match (inward, group) {
+        (Some(()), _) => Side::In,
+        // OUT is what a group's pause is anyway.
+        (None, Some(name)) => Side::Group(name),
+        (None, None) => Side::Out,
+    };
+    Ok((side, for_ms, reason))
 }
 
 pub(super) fn pause<'a>(args: &mut Args<'a>) -> Result<Request<'a>, Error> {

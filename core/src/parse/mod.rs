@@ -151,24 +151,25 @@ fn once<T>(option: &str, slot: &mut Option<T>, value: T) -> Result<(), Error> {
 }
 
 /// The longest run of `id token` pairs: it ends at the first argument that is no id.
-fn pairs<'a>(args: &mut Args<'a>) -> Result<Pairs<'a>, Error> {
-    let mut ahead = Args::new(args.remaining());
-    let mut n = 0usize;
-    while let Some(word) = ahead.peek() {
-        if JobId::parse(word).is_none() {
-            break;
-        }
-        ahead.next();
-        args::token(ahead.value("the job id")?)?;
-        n = n.saturating_add(2);
-    }
-    match args.take(n) {
-        Some(found) if n > 0 => Ok(Pairs(found)),
-        _ => Err(match args.peek() {
+fn pairs(args: &mut Args<'_>) -> Result<Pairs, Error> {
+    let Some(first) = pair(args)? else {
+        return Err(match args.peek() {
             Some(word) => Error::not_an_id(word),
             None => Error::missing_value("the key"),
-        }),
+        });
+    };
+    let mut others = Vec::with_capacity(args.remaining().len() / 2);
+    while let Some(pair) = pair(args)? {
+        others.push(pair);
     }
+    Ok(Pairs { first, others })
+}
+
+/// A pair, if an id is next.
+fn pair(args: &mut Args<'_>) -> Result<Option<(JobId, u64)>, Error> {
+    let Some(id) = args.peek().and_then(JobId::parse) else { return Ok(None) };
+    args.next();
+    Ok(Some((id, args::token(args.value("the job id")?)?)))
 }
 
 /// All that is left, as ids.

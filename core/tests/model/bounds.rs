@@ -1,8 +1,8 @@
 //! The reference's bounds: retention, back-pressure, concurrency, rate, pauses.
 
 use super::dedup::Fate;
-use super::op::{Dedup, State};
-use super::queue::Reference;
+use super::op::{Dedup, Setting, Side, State};
+use super::queue::{Pause, Reference};
 
 /// Why nothing is leased, however much is ready.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,7 +12,28 @@ pub enum Barred {
     RateUntil(u64),
 }
 
+/// When the next grant is possible, if not at `now`.
+pub fn reopens(grants: &[u64], rate: Option<(u64, u64)>, now: u64) -> Option<u64> {
+    let (n, ms) = rate?;
+    let mut latest = grants.to_vec();
+    latest.sort_unstable_by(|a, b| b.cmp(a));
+    // The n-th before the next one must be out of the interval.
+    latest.get(n as usize - 1).map(|at| at + ms).filter(|free| *free > now)
+}
+
 impl Reference {
+    pub fn set_policy(&mut self, settings: &[Setting]) {
+        settings.iter().for_each(|setting| self.policy.set(*setting));
+        // A rate begins with no grants known.
+        if self.policy.rate.is_none() {
+            self.grants.clear();
+        }
+        if self.policy.group_rate.is_none() {
+            self.groups.values_mut().for_each(|group| group.grants.clear());
+        }
+        self.forget_groups();
+    }
+
     /// Whether it is paused: 0 out, 1 in.
     pub fn paused(&self, side: usize, now: u64) -> bool {
         self.pauses[side].as_ref().is_some_and(|(until, _)| until.is_none_or(|until| until > now))
@@ -25,11 +46,7 @@ impl Reference {
         if self.policy.concurrency.is_some_and(|limit| self.count(State::Leased) as u64 >= limit) {
             return Some(Barred::Concurrency);
         }
-        let (n, ms) = self.policy.rate?;
-        let mut latest = self.grants.clone();
-        latest.sort_unstable_by(|a, b| b.cmp(a));
-        // The n-th before the next one must be out of the interval.
-        latest.get(n as usize - 1).map(|at| at + ms).filter(|free| *free > now).map(Barred::RateUntil)
+        reopens(&self.grants, self.policy.rate, now).map(Barred::RateUntil)
     }
 
     /// Why a push of so much is refused.
@@ -113,9 +130,18 @@ impl Reference {
         removed as i64
     }
 
+    fn pause_of(&mut self, side: &Side) -> &mut Option<Pause> {
+        match side {
+            Side::Out => &mut self.pauses[0],
+            Side::In => &mut self.pauses[1],
+            Side::Group(name) => &mut self.groups.entry(name.clone()).or_default().pause,
+        }
+    }
+
     /// Pauses one side; the end, 0 for none.
-    pub fn pause(&mut self, now: u64, side: usize, for_ms: Option<u64>, reason: Option<&[u8]>) -> i64 {
-        let old = if self.paused(side, now) { self.pauses[side].clone() } else { None };
+    pub fn pause(&mut self, now: u64, side: &Side, for_ms: Option<u64>, reason: Option<&[u8]>) -> i64 {
+        let pause = self.pause_of(side);
+        let old = pause.take().filter(|(until, _)| until.is_none_or(|until| until > now));
         let wanted = for_ms.map(|ms| now + ms);
         let (until, kept) = match old {
             None => (wanted, Vec::new()),
@@ -123,11 +149,14 @@ impl Reference {
             Some((until, reason)) => (until.zip(wanted).map(|(old, new)| old.max(new)), reason),
         };
         let reason = reason.filter(|reason| !reason.is_empty()).map_or(kept, <[u8]>::to_vec);
-        self.pauses[side] = Some((until, reason));
+        *pause = Some((until, reason));
+        self.settle_turns();
         until.unwrap_or(0) as i64
     }
 
-    pub fn resume(&mut self, side: usize) -> i64 {
-        i64::from(self.pauses[side].take().is_some())
+    pub fn resume(&mut self, side: &Side) -> i64 {
+        let was_on = self.pause_of(side).take().is_some();
+        self.forget_groups();
+        i64::from(was_on)
     }
 }

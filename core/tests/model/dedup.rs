@@ -21,11 +21,8 @@ pub struct Held {
     /// When it was to be due, if later than when it was pushed.
     pub due: Option<u64>,
     pub window: u64,
-    pub options: Own,
+    pub options: JobOptions,
 }
-
-/// What a held job keeps of its push: priority, lease, deliveries, time to live.
-type Own = (Option<i8>, Option<u64>, Option<u64>, Option<u64>);
 
 /// What becomes of a push.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,7 +67,7 @@ impl Reference {
             Fate::Dropped => {}
             Fate::Stored => return (self.push_owner(now, payload, due, options, name, window), 1),
             Fate::Held => {
-                let own = (options.priority, options.lease, options.max_deliveries, options.ttl);
+                let own = JobOptions { when: None, priority: Some(options.priority.unwrap_or(0)), ..options.clone() };
                 let held = Held { payload: payload.to_vec(), due: Some(due).filter(|due| *due > now), window, options: own };
                 if let Some(key) = self.keys.iter_mut().find(|key| key.name == name) {
                     key.held = Some(held);
@@ -86,6 +83,7 @@ impl Reference {
                     job.first_due = due;
                     self.wait(n, now, due);
                 }
+                self.settle_turns();
                 if let Some(key) = self.keys.iter_mut().find(|key| key.name == name && key.until > 0 && window > 0) {
                     key.until = now + window;
                 }
@@ -94,7 +92,7 @@ impl Reference {
         (id, fate as i64)
     }
 
-    fn push_owner(&mut self, now: u64, payload: &[u8], due: u64, options: &JobOptions, name: &[u8], window: u64) -> Id {
+    pub fn push_owner(&mut self, now: u64, payload: &[u8], due: u64, options: &JobOptions, name: &[u8], window: u64) -> Id {
         let id = self.push(now, payload.to_vec(), due, options);
         self.jobs.last_mut().unwrap().dedup = Some((name.to_vec(), window));
         self.keys.retain(|key| key.name != name);
@@ -108,9 +106,10 @@ impl Reference {
         let Some(n) = self.keys.iter().position(|key| key.owner == id) else { return };
         if let Some(held) = self.keys[n].held.take() {
             let name = self.keys.remove(n).name;
-            let (priority, lease, max_deliveries, ttl) = held.options;
-            let options = JobOptions { when: None, priority, lease, max_deliveries, ttl };
-            self.push_owner(now, &held.payload, held.due.unwrap_or(now).max(now), &options, &name, held.window);
+            if held.options.group.is_some() {
+                self.notes.seen.push("a held duplicate came with its group");
+            }
+            self.push_owner(now, &held.payload, held.due.unwrap_or(now).max(now), &held.options, &name, held.window);
         } else if self.keys[n].until == 0 || deleted {
             self.keys.remove(n);
         }

@@ -19,6 +19,11 @@ pub struct Policy {
     pub max_live_bytes: Option<u64>,
     pub concurrency: Option<u64>,
     pub rate: Option<(u64, u64)>,
+    pub group_limit: Option<u64>,
+    pub group_rate: Option<(u64, u64)>,
+    pub group_order: bool,
+    /// 0: none.
+    pub aging: u64,
 }
 
 impl Policy {
@@ -32,6 +37,9 @@ impl Policy {
             Setting::Jitter(jitter) => self.jitter = jitter,
             Setting::ExpiryBackoff(yes) => self.expiry_backoff = yes,
             Setting::Rate(rate) => self.rate = rate,
+            Setting::GroupRate(rate) => self.group_rate = rate,
+            Setting::GroupOrder(yes) => self.group_order = yes,
+            Setting::Aging(ms) => self.aging = ms,
             Setting::Bound(name, bound) => match name {
                 "KEEPDONE" => self.keep_done[0] = bound,
                 "KEEPDONEBYTES" => self.keep_done[1] = bound,
@@ -42,6 +50,7 @@ impl Policy {
                 "MAXLIVE" => self.max_live = bound,
                 "MAXLIVEBYTES" => self.max_live_bytes = bound,
                 "CONCURRENCY" => self.concurrency = bound,
+                "GROUPLIMIT" => self.group_limit = bound,
                 other => unreachable!("{other}"),
             },
         }
@@ -87,6 +96,9 @@ pub struct Job {
     pub own_lease: Option<u64>,
     pub own_max_deliveries: Option<u64>,
     pub ttl: Option<u64>,
+    pub group: Option<Vec<u8>>,
+    /// The schedule that made it, and for which slot.
+    pub slot: Option<(Vec<u8>, u64)>,
     /// Its dedup key, and the window of that or 0.
     pub dedup: Option<(Vec<u8>, u64)>,
     pub state: State,
@@ -150,6 +162,12 @@ impl Job {
     pub fn deliveries_are_spent(&self, policy: &Policy) -> bool {
         let max = self.max_deliveries(policy);
         max > 0 && self.deliveries >= max
+    }
+
+    /// Whether it holds the turn of its group while it waits, where jobs of a group go in order: a
+    /// worker has had it. A redriven job is a new one.
+    pub fn was_had(&self) -> bool {
+        self.token_is != Token::Void
     }
 
     /// Whether `token` is that of its last delivery, and what that is good for.

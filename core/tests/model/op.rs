@@ -1,4 +1,4 @@
-//! The operations that both queues are given, and how a client spells them.
+//! The operations that both queues are given.
 
 /// A job id as numbers.
 pub type Id = (u64, u32);
@@ -54,14 +54,14 @@ pub enum Twist {
 
 /// A point in time, until it is bound a distance from now, or from a time of some job: bounds
 /// are crossed exactly at them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
     pub of_job: Option<u16>,
     pub offset: i64,
     pub at: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum When {
     Delay(u64),
     At(Moment),
@@ -77,13 +77,72 @@ pub struct Dedup {
     pub keep_last: bool,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobOptions {
     pub when: Option<When>,
     pub priority: Option<i8>,
     pub lease: Option<u64>,
     pub max_deliveries: Option<u64>,
     pub ttl: Option<u64>,
+    pub group: Option<Vec<u8>>,
+}
+
+/// What is paused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Side {
+    Out,
+    In,
+    Group(Vec<u8>),
+}
+
+/// When the slots of a schedule are. A cron line of the driver's calendar is a number: slots are
+/// at its multiples, in ms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    Every(u64),
+    Cron(u64, Option<&'static str>),
+}
+
+/// What becomes of slots that nobody made in their time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missed {
+    One,
+    Skip,
+    All,
+}
+
+impl Missed {
+    pub fn name(self) -> &'static str {
+        match self {
+            Missed::One => "one",
+            Missed::Skip => "skip",
+            Missed::All => "all",
+        }
+    }
+}
+
+/// How much of the last SCHEDULE is said again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    Nothing,
+    /// All but the payload.
+    Slots,
+    All,
+}
+
+/// What SCHEDULE says after the name.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub rule: Rule,
+    pub start: Option<Moment>,
+    pub end: Option<Moment>,
+    pub limit: Option<u64>,
+    /// Not said: one.
+    pub missed: Option<Missed>,
+    pub payload: Vec<u8>,
+    /// Without a time.
+    pub options: JobOptions,
+    pub dedup: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -148,6 +207,28 @@ pub enum Setting {
     Bound(&'static str, Option<u64>),
     /// RATE n ms.
     Rate(Option<(u64, u64)>),
+    GroupRate(Option<(u64, u64)>),
+    GroupOrder(bool),
+    Aging(u64),
+}
+
+impl Setting {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Setting::Lease(_) => "LEASE",
+            Setting::MaxRun(_) => "MAXRUN",
+            Setting::MaxDeliveries(_) => "MAXDELIVERIES",
+            Setting::MaxExpiries(_) => "MAXEXPIRIES",
+            Setting::Backoff(..) => "BACKOFF",
+            Setting::Jitter(_) => "JITTER",
+            Setting::ExpiryBackoff(_) => "EXPIRYBACKOFF",
+            Setting::Bound(name, _) => name,
+            Setting::Rate(_) => "RATE",
+            Setting::GroupRate(_) => "GROUPRATE",
+            Setting::GroupOrder(_) => "GROUPORDER",
+            Setting::Aging(_) => "AGING",
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -182,14 +263,18 @@ pub enum Op {
     Del { ids: Vec<IdPick> },
     Purge { state: State, count: Option<u64>, reason: Option<&'static str>, before: Option<Moment> },
     Trim { by: &'static str, bound: u64, count: Option<u64> },
-    /// `inward`: IN, else OUT.
-    Pause { inward: bool, for_ms: Option<u64>, reason: Option<Vec<u8>> },
-    Resume { inward: bool },
-    Wait { id: IdPick },
+    Pause { side: Side, for_ms: Option<u64>, reason: Option<Vec<u8>> },
+    Resume { side: Side },
+    Schedule { name: Vec<u8>, plan: Plan, again: Again },
+    Unschedule { names: Vec<Vec<u8>> },
+    Schedules,
+    Groups { after: Option<Vec<u8>>, count: Option<u64> },
+    Consumers { after: Option<Vec<u8>>, count: Option<u64> },
+    Wait { id: IdPick, block: Option<u64> },
     Get { id: IdPick },
     Peek { state: State, count: Option<u64>, payload: bool },
     Len { state: Option<State> },
-    Info,
+    Info { json: bool },
     Create { settings: Vec<Setting> },
     Alter { settings: Vec<Setting> },
 }
@@ -232,9 +317,12 @@ impl Op {
                 bind_when(when);
             }
             Op::Purge { before, .. } => before.iter_mut().for_each(bind_moment),
-            Op::Get { id } | Op::Wait { id } => bind_id(id),
-            Op::GetDedup { .. } | Op::DelDedup { .. } | Op::Trim { .. } | Op::Pause { .. } | Op::Resume { .. } | Op::Lease { .. } | Op::ReleaseConsumer { .. } | Op::Reap { .. } | Op::ReapConsumer { .. }
-            | Op::Peek { .. } | Op::Len { .. } | Op::Info | Op::Create { .. } | Op::Alter { .. } => {}
+            Op::Get { id } | Op::Wait { id, .. } => bind_id(id),
+            Op::Schedule { plan, .. } => plan.start.iter_mut().chain(plan.end.iter_mut()).for_each(bind_moment),
+            Op::Lease { .. } | Op::ReleaseConsumer { .. } | Op::Reap { .. } | Op::ReapConsumer { .. } => {}
+            Op::GetDedup { .. } | Op::DelDedup { .. } | Op::Trim { .. } | Op::Create { .. } | Op::Alter { .. } => {}
+            Op::Pause { .. } | Op::Resume { .. } | Op::Unschedule { .. } => {}
+            Op::Peek { .. } | Op::Len { .. } | Op::Info { .. } | Op::Schedules | Op::Groups { .. } | Op::Consumers { .. } => {}
         }
     }
 
@@ -244,6 +332,12 @@ impl Op {
             Op::Push { dedup, .. } | Op::MPush { dedup, .. } => dedup.as_ref(),
             _ => None,
         }
+    }
+
+    /// Whether it only looks.
+    pub fn reads(&self) -> bool {
+        matches!(self, Op::Get { .. } | Op::GetDedup { .. } | Op::Peek { .. } | Op::Len { .. } | Op::Info { .. } | Op::Wait { .. })
+            || matches!(self, Op::Schedules | Op::Groups { .. } | Op::Consumers { .. })
     }
 
     /// The command's name.
@@ -265,237 +359,18 @@ impl Op {
             Op::Trim { .. } => "RQ.TRIM",
             Op::Pause { .. } => "RQ.PAUSE",
             Op::Resume { .. } => "RQ.RESUME",
+            Op::Schedule { .. } => "RQ.SCHEDULE",
+            Op::Unschedule { .. } => "RQ.UNSCHEDULE",
+            Op::Schedules => "RQ.SCHEDULES",
+            Op::Groups { .. } => "RQ.GROUPS",
+            Op::Consumers { .. } => "RQ.CONSUMERS",
             Op::Wait { .. } => "RQ.WAIT",
             Op::Get { .. } | Op::GetDedup { .. } => "RQ.GET",
             Op::Peek { .. } => "RQ.PEEK",
             Op::Len { .. } => "RQ.LEN",
-            Op::Info => "RQ.INFO",
+            Op::Info { .. } => "RQ.INFO",
             Op::Create { .. } => "RQ.CREATE",
             Op::Alter { .. } => "RQ.ALTER",
-        }
-    }
-
-    /// The arguments after the key. `style` decides the order of the options and the case of
-    /// their names, which must not matter.
-    pub fn spell(&self, style: u32) -> Words {
-        let mut words = Words { style, ..Words::default() };
-        match self {
-            Op::Push { payload, options, dedup } => {
-                words.word(payload);
-                words.job_options(options);
-                words.dedup("DEDUP", dedup.as_ref());
-            }
-            Op::MPush { payloads, options, dedup } => {
-                words.word(payloads.len().to_string().as_bytes());
-                payloads.iter().for_each(|payload| words.word(payload));
-                words.job_options(options);
-                words.dedup("DEDUPS", dedup.as_ref());
-            }
-            Op::GetDedup { key } => {
-                words.word(&words.keyword("DEDUP"));
-                words.word(key);
-            }
-            Op::DelDedup { keys } => {
-                words.word(&words.keyword("DEDUP"));
-                keys.iter().for_each(|key| words.word(key));
-            }
-            Op::Lease { consumer, options } => {
-                words.word(consumer);
-                words.lease_options(options);
-            }
-            Op::Ack { pairs, result } => {
-                words.pairs(pairs);
-                words.value("RESULT", result.as_deref());
-            }
-            Op::AckLease { pair, consumer, options } => {
-                words.pairs(std::slice::from_ref(pair));
-                words.word(consumer);
-                words.lease_options(options);
-            }
-            Op::Nack { pairs, delay, error, dead } => {
-                words.pairs(pairs);
-                words.number("DELAY", *delay);
-                words.value("ERROR", error.as_deref());
-                words.flag("DEAD", *dead);
-            }
-            Op::Release { pairs, delay } => {
-                words.pairs(pairs);
-                words.number("DELAY", *delay);
-            }
-            Op::ReleaseConsumer { consumer } => words.value("CONSUMER", Some(consumer)),
-            Op::Extend { pairs, lease } => {
-                words.pairs(pairs);
-                words.number("LEASE", *lease);
-            }
-            Op::Reap { count } => words.number("COUNT", *count),
-            Op::ReapConsumer { consumer, count } => {
-                words.value("CONSUMER", Some(consumer));
-                words.number("COUNT", *count);
-            }
-            Op::ReapIds { ids } => {
-                words.word(&words.keyword("ID"));
-                words.ids(ids);
-            }
-            Op::Redrive { ids } | Op::Del { ids } => words.ids(ids),
-            Op::RedriveMany(many) => {
-                words.number("COUNT", Some(many.count));
-                words.value("REASON", many.reason.map(str::as_bytes));
-                words.number("AFTER", many.after.map(|m| m.at));
-                words.number("BEFORE", many.before.map(|m| m.at));
-                words.number("SPREAD", many.spread);
-                words.number("PRIORITY", many.priority);
-            }
-            Op::Set { id, priority, when } => {
-                words.word(&id_text(id.id));
-                words.number("PRIORITY", *priority);
-                words.when(*when);
-            }
-            Op::Purge { state, count, reason, before } => {
-                words.word(&words.keyword(state.name()));
-                words.number("COUNT", *count);
-                words.value("REASON", reason.map(str::as_bytes));
-                words.number("BEFORE", before.map(|m| m.at));
-            }
-            Op::Trim { by, bound, count } => {
-                words.number(by, Some(*bound));
-                words.number("COUNT", *count);
-            }
-            Op::Pause { inward, for_ms, reason } => {
-                words.flag(if *inward { "IN" } else { "OUT" }, *inward || words.style % 2 == 0);
-                words.number("FOR", *for_ms);
-                words.value("REASON", reason.as_deref());
-            }
-            Op::Resume { inward } => words.flag(if *inward { "IN" } else { "OUT" }, *inward || words.style % 2 == 0),
-            Op::Get { id } | Op::Wait { id } => words.word(&id_text(id.id)),
-            Op::Peek { state, count, payload } => {
-                words.word(&words.keyword(state.name()));
-                words.number("COUNT", *count);
-                words.flag("NOPAYLOAD", !payload);
-            }
-            Op::Len { state } => state.iter().for_each(|state| words.word(&words.keyword(state.name()))),
-            Op::Info => {}
-            Op::Create { settings } | Op::Alter { settings } => words.settings(settings),
-        }
-        words
-    }
-}
-
-/// Arguments in the making: what must come first, and the options.
-#[derive(Debug, Clone, Default)]
-pub struct Words {
-    style: u32,
-    pub fixed: Vec<Vec<u8>>,
-    /// Each with its values.
-    pub options: Vec<Vec<Vec<u8>>>,
-}
-
-impl Words {
-    /// All of it, the options in an order that the style decides.
-    pub fn all(&self) -> Vec<Vec<u8>> {
-        let mut options = self.options.clone();
-        if !options.is_empty() {
-            let by = self.style as usize % options.len();
-            options.rotate_left(by);
-        }
-        self.fixed.iter().cloned().chain(options.into_iter().flatten()).collect()
-    }
-
-    fn keyword(&self, name: &str) -> Vec<u8> {
-        match self.style % 3 {
-            0 => name.to_ascii_lowercase(),
-            1 => name.to_ascii_uppercase(),
-            _ => name.char_indices().map(|(n, c)| if n % 2 == 0 { c.to_ascii_uppercase() } else { c.to_ascii_lowercase() }).collect(),
-        }
-        .into_bytes()
-    }
-
-    fn word(&mut self, word: &[u8]) {
-        self.fixed.push(word.to_vec());
-    }
-
-    fn ids(&mut self, ids: &[IdPick]) {
-        ids.iter().for_each(|pick| self.word(&id_text(pick.id)));
-    }
-
-    fn pairs(&mut self, pairs: &[PairPick]) {
-        for pair in pairs {
-            self.word(&id_text(pair.id));
-            self.word(pair.token.to_string().as_bytes());
-        }
-    }
-
-    fn flag(&mut self, name: &str, given: bool) {
-        if given {
-            self.options.push(vec![self.keyword(name)]);
-        }
-    }
-
-    fn value(&mut self, name: &str, value: Option<&[u8]>) {
-        if let Some(value) = value {
-            self.options.push(vec![self.keyword(name), value.to_vec()]);
-        }
-    }
-
-    fn number(&mut self, name: &str, value: Option<impl ToString>) {
-        self.value(name, value.map(|n| n.to_string().into_bytes()).as_deref());
-    }
-
-    fn when(&mut self, when: Option<When>) {
-        match when {
-            Some(When::Delay(ms)) => self.number("DELAY", Some(ms)),
-            Some(When::At(moment)) => self.number("AT", Some(moment.at)),
-            None => {}
-        }
-    }
-
-    fn job_options(&mut self, options: &JobOptions) {
-        self.when(options.when);
-        self.number("PRIORITY", options.priority);
-        self.number("LEASE", options.lease);
-        self.number("MAXDELIVERIES", options.max_deliveries);
-        self.number("TTL", options.ttl);
-    }
-
-    fn dedup(&mut self, name: &str, dedup: Option<&Dedup>) {
-        let Some(dedup) = dedup else { return };
-        self.options.push([vec![self.keyword(name)], dedup.keys.clone()].concat());
-        self.number("WINDOW", dedup.window);
-        self.flag("REPLACE", dedup.replace);
-        self.number("MAXWAIT", dedup.max_wait);
-        self.flag("KEEPLAST", dedup.keep_last);
-    }
-
-    fn lease_options(&mut self, options: &LeaseOptions) {
-        self.number("COUNT", options.count);
-        self.number("LEASE", options.lease);
-        self.number("BLOCK", options.block);
-        self.number("MAXBYTES", options.max_bytes);
-        self.flag("META", options.meta);
-    }
-
-    fn settings(&mut self, settings: &[Setting]) {
-        for setting in settings {
-            match setting {
-                Setting::Lease(ms) => self.number("LEASE", Some(ms)),
-                Setting::MaxRun(ms) => self.number("MAXRUN", Some(ms)),
-                Setting::MaxDeliveries(n) => self.number("MAXDELIVERIES", Some(n)),
-                Setting::MaxExpiries(n) => self.number("MAXEXPIRIES", Some(n)),
-                Setting::Backoff(base, max) => self.options.push(vec![
-                    self.keyword("BACKOFF"),
-                    base.to_string().into_bytes(),
-                    max.to_string().into_bytes(),
-                ]),
-                Setting::Jitter(jitter) => self.value("JITTER", Some(jitter.name().as_bytes())),
-                Setting::Bound(name, None) => self.value(name, Some(b"-1")),
-                Setting::Bound(name, bound) => self.number(name, *bound),
-                Setting::Rate(None) => self.value("RATE", Some(b"-1")),
-                Setting::Rate(Some((n, ms))) => self.options.push(vec![
-                    self.keyword("RATE"),
-                    n.to_string().into_bytes(),
-                    ms.to_string().into_bytes(),
-                ]),
-                Setting::ExpiryBackoff(yes) => self.value("EXPIRYBACKOFF", Some(if *yes { b"yes" } else { b"no" })),
-            }
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The reference: a list of jobs, searched from end to end, as plainly as the contract can be
 //! written down. It knows nothing of how the real queue stores or orders anything.
 
-use rq_core::Tree;
+use std::collections::BTreeMap;
 
 use super::bounds::Barred;
 use super::dedup::Key;
+use super::groups::{Group, Row};
 use super::job::{Job, Policy, Token};
-use super::op::{id_text, Id, JobOptions, State};
+use super::op::{Id, JobOptions, State};
+use super::schedule::Schedule;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Totals {
@@ -20,6 +22,7 @@ pub struct Totals {
     pub redriven: u64,
     pub trimmed: u64,
     pub dead_dropped: u64,
+    pub slots_skipped: u64,
     /// By DEL and PURGE; not shown anywhere.
     pub removed: u64,
     /// Of those acknowledged, the ones that stayed as done; not shown anywhere.
@@ -42,6 +45,35 @@ pub struct Reference {
     /// When leases were granted, as far as RATE needs it.
     pub grants: Vec<u64>,
     pub keys: Vec<Key>,
+    /// The groups that are remembered, by name.
+    pub groups: BTreeMap<Vec<u8>, Group>,
+    /// Who takes turns, by priority.
+    pub rows: BTreeMap<i8, Row>,
+    pub schedules: BTreeMap<Vec<u8>, Schedule>,
+    pub notes: Notes,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, PartialOrd, Eq, Ord)]
+pub enum End {
+    /// With its result, if it is kept.
+    Done(Option<Vec<u8>>),
+    Dead,
+    Gone,
+}
+
+/// What happened in one step: not part of the queue.
+#[derive(Debug, Clone, Default)]
+pub struct Notes {
+    pub ended: Vec<(Id, End)>,
+    /// Situations, to be counted.
+    pub seen: Vec<&'static str>,
+}
+
+impl PartialEq for Notes {
+    fn eq(&self, _: &Notes) -> bool {
+        true
+    }
 }
 
 /// A pause: its end, if it has one, and its reason.
@@ -49,7 +81,21 @@ pub type Pause = (Option<u64>, Vec<u8>);
 
 impl Reference {
     pub fn new(policy: Policy) -> Reference {
-        Reference { policy, jobs: Vec::new(), last_id: (0, 0), last_token: 0, longest_lease: 0, totals: Totals::default(), pauses: [None, None], grants: Vec::new(), keys: Vec::new() }
+        Reference {
+            policy,
+            jobs: Vec::new(),
+            last_id: (0, 0),
+            last_token: 0,
+            longest_lease: 0,
+            totals: Totals::default(),
+            pauses: [None, None],
+            grants: Vec::new(),
+            keys: Vec::new(),
+            groups: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            schedules: BTreeMap::new(),
+            notes: Notes::default(),
+        }
     }
 
     pub fn job(&mut self, id: Id) -> Option<&mut Job> {
@@ -58,6 +104,7 @@ impl Reference {
 
     pub fn remove(&mut self, id: Id) {
         self.jobs.retain(|job| job.id != id);
+        self.forget_groups();
     }
 
     /// Jobs of one state in that state's own order.
@@ -96,14 +143,17 @@ impl Reference {
             State::Dead | State::Done => None,
         };
         let jobs = self.jobs.iter().filter_map(event);
-        let pauses = self.pauses.iter().flatten().filter_map(|(until, _)| *until);
+        let groups = self.groups.values().filter_map(|group| group.pause.as_ref());
+        let pauses = self.pauses.iter().flatten().chain(groups).filter_map(|(until, _)| *until);
         let retention = [State::Done, State::Dead].into_iter().filter_map(|state| self.retention_at(state, now));
         let reopens = match self.barred(now) {
             Some(Barred::RateUntil(at)) if self.count(State::Ready) > 0 => Some(at),
             _ => None,
         };
         let windows = self.keys.iter().filter(|key| key.held.is_none() && key.until > 0).map(|key| key.until);
-        jobs.chain(windows).chain(pauses).chain(retention).chain(reopens).min().map(|at| at.max(now))
+        let slots = self.schedules.values().filter_map(|schedule| schedule.next);
+        let forgotten = self.groups.keys().filter_map(|name| self.forgotten_at(name));
+        jobs.chain(windows).chain(pauses).chain(retention).chain(reopens).chain(slots).chain(forgotten).min().map(|at| at.max(now))
     }
 
     /// What time alone changes; `expiry` false: leases do not end.
@@ -121,11 +171,10 @@ impl Reference {
                 self.expire(n, now);
             }
         }
-        for job in &mut self.jobs {
-            if job.state == State::Delayed && job.place <= now {
-                job.state = State::Ready;
-                job.ready_since = job.place;
-            }
+        let due: Vec<Id> = self.listed(State::Delayed).iter().filter(|job| job.place <= now).map(|job| job.id).collect();
+        for id in due {
+            let n = self.find(id).unwrap();
+            self.make_ready(n, self.jobs[n].place);
         }
         let late = |job: &Job| job.ttl_end().filter(|end| job.waits() && *end <= now).map(|end| (end, job.id));
         let mut late: Vec<(u64, Id)> = self.jobs.iter().filter_map(late).collect();
@@ -135,10 +184,11 @@ impl Reference {
             self.bury(n, now, "ttl");
         }
         self.keys.retain(|key| key.held.is_some() || key.until == 0 || key.until > now);
-        for pause in &mut self.pauses {
+        for pause in self.pauses.iter_mut().chain(self.groups.values_mut().map(|group| &mut group.pause)) {
             pause.take_if(|(until, _)| until.is_some_and(|until| until <= now));
         }
         self.retain(now);
+        self.forget_idle_groups(now);
     }
 
     pub fn bury(&mut self, n: usize, now: u64, reason: &'static str) {
@@ -148,19 +198,36 @@ impl Reference {
         job.dead_at = now;
         job.reason = Some(reason);
         let id = job.id;
+        self.notes.ended.push((id, End::Dead));
+        self.settle_turns();
         self.ended(now, id, false);
     }
 
     /// Lets a job wait until `due`, or makes it ready if that is not ahead.
     pub fn wait(&mut self, n: usize, now: u64, due: u64) {
         let job = &mut self.jobs[n];
+        job.drawn = None;
+        if due <= now {
+            return self.make_ready(n, due);
+        }
         job.place = due;
         job.ready_since = due;
-        job.state = if due > now { State::Delayed } else { State::Ready };
-        job.drawn = None;
+        job.state = State::Delayed;
+        self.settle_turns();
     }
 
-    fn back_off(&mut self, n: usize, now: u64, attempt: u64) {
+    /// Ready since `at`, which is its place; where jobs of a group go in order, one that a worker
+    /// has had goes to the place it had then.
+    fn make_ready(&mut self, n: usize, at: u64) {
+        let ordered = self.policy.group_order;
+        let job = &mut self.jobs[n];
+        job.state = State::Ready;
+        job.place = if ordered && job.group.is_some() && job.was_had() { job.old_place } else { at };
+        job.ready_since = at.max(job.place);
+        self.settle_turns();
+    }
+
+    pub fn back_off(&mut self, n: usize, now: u64, attempt: u64) {
         let (low, high) = self.policy.wait(attempt);
         self.wait(n, now, now + high);
         if low != high {
@@ -169,12 +236,13 @@ impl Reference {
     }
 
     /// Ready again at the place it had before it was leased.
-    fn put_back(&mut self, n: usize, now: u64) {
+    pub fn put_back(&mut self, n: usize, now: u64) {
         let job = &mut self.jobs[n];
         job.state = State::Ready;
         job.place = job.old_place;
         job.ready_since = now.max(job.place);
         job.drawn = None;
+        self.settle_turns();
     }
 
     pub fn expire(&mut self, n: usize, now: u64) {
@@ -195,7 +263,7 @@ impl Reference {
         }
     }
 
-    fn find(&self, id: Id) -> Option<usize> {
+    pub fn find(&self, id: Id) -> Option<usize> {
         self.jobs.iter().position(|job| job.id == id)
     }
 
@@ -214,6 +282,8 @@ impl Reference {
             own_lease: options.lease,
             own_max_deliveries: options.max_deliveries,
             ttl: options.ttl,
+            group: options.group.clone(),
+            slot: None,
             dedup: None,
             state: if delayed { State::Delayed } else { State::Ready },
             place: due,
@@ -242,30 +312,33 @@ impl Reference {
             error: Vec::new(),
             drawn: None,
         });
+        if let Some(group) = &options.group {
+            self.groups.entry(group.clone()).or_default();
+        }
+        self.settle_turns();
         id
     }
 
-    /// Leases the first ready job, if the size of its payload fits.
+    /// Leases the job whose turn it is, if the size of its payload fits.
     pub fn lease(&mut self, now: u64, consumer: &[u8], lease: Option<u64>, fits: impl Fn(u64) -> bool) -> Option<Job> {
-        // The head whose time to live is over is not delivered, also when no tick has come.
-        if self.barred(now).is_some() {
-            return None;
-        }
-        while let Some(late) = self.listed(State::Ready).first().filter(|job| job.ttl_end().is_some_and(|t| t <= now)) {
-            let n = self.find(late.id)?;
+        let n = loop {
+            if self.barred(now).is_some() {
+                return None;
+            }
+            let n = self.next_job(now)?;
+            // One whose time to live is over is not delivered, also when no tick has come.
+            if self.jobs[n].ttl_end().is_none_or(|end| end > now) {
+                break n;
+            }
             self.bury(n, now, "ttl");
-        }
-        let id = self.listed(State::Ready).first()?.id;
-        let n = self.find(id)?;
+        };
         if !fits(self.jobs[n].payload.len() as u64) {
             return None;
         }
-        match self.policy.rate {
-            None => self.grants.clear(),
-            Some((_, ms)) => {
-                self.grants.retain(|at| at + ms > now);
-                self.grants.push(now);
-            }
+        self.note_choice(n, now);
+        grant(&mut self.grants, self.policy.rate, now);
+        if let Some(group) = self.jobs[n].group.as_ref().and_then(|name| self.groups.get_mut(name)) {
+            grant(&mut group.grants, self.policy.group_rate, now);
         }
         self.last_token = (self.last_token + 1).max(now * 1_000);
         self.totals.delivered += 1;
@@ -282,189 +355,14 @@ impl Reference {
         self.longest_lease = self.longest_lease.max(job.lease_ms);
         job.first_delivered = job.first_delivered.or(Some(now));
         job.last_delivered = Some(now);
-        Some(job.clone())
+        self.was_served(n);
+        Some(self.jobs[n].clone())
     }
+}
 
-    pub fn ack(&mut self, now: u64, id: Id, token: u64, result: Option<&[u8]>) -> i64 {
-        let Some(n) = self.find(id) else { return -1 };
-        match self.jobs[n].standing(token) {
-            Token::Live | Token::Late => {
-                self.totals.acked += 1;
-                if self.policy.keep_done.contains(&Some(0)) {
-                    self.jobs.remove(n);
-                    self.ended(now, id, false);
-                    return 1;
-                }
-                self.totals.kept += 1;
-                let job = &mut self.jobs[n];
-                job.state = State::Done;
-                job.done_at = now;
-                job.result = result.unwrap_or_default().to_vec();
-                job.reason = None;
-                job.token_is = Token::Spent("ack", 1);
-                self.ended(now, id, false);
-                1
-            }
-            Token::Spent("ack", code) => code,
-            Token::Void | Token::Spent(..) => 0,
-        }
-    }
-
-    pub fn nack(&mut self, now: u64, id: Id, token: u64, delay: Option<u64>, error: Option<&[u8]>, dead: bool) -> i64 {
-        let Some(n) = self.find(id) else { return -1 };
-        match self.jobs[n].standing(token) {
-            Token::Spent("nack", code) => return code,
-            Token::Void | Token::Spent(..) => return 0,
-            Token::Live | Token::Late => {}
-        }
-        self.totals.failed += 1;
-        let policy = self.policy.clone();
-        let job = &mut self.jobs[n];
-        job.failures += 1;
-        job.budget_failures += 1;
-        if let Some(error) = error {
-            job.error = error[..error.len().min(1_024)].to_vec();
-        }
-        let attempt = job.budget_failures;
-        let code = if job.state == State::Dead {
-            2
-        } else if dead {
-            self.bury(n, now, "rejected");
-            2
-        } else if job.deliveries_are_spent(&policy) {
-            self.bury(n, now, "failed");
-            2
-        } else {
-            match delay {
-                Some(delay) => self.wait(n, now, now + delay),
-                None => self.back_off(n, now, attempt),
-            }
-            1
-        };
-        self.jobs[n].token_is = Token::Spent("nack", code);
-        code
-    }
-
-    pub fn release(&mut self, now: u64, id: Id, token: u64, delay: Option<u64>) -> i64 {
-        let Some(n) = self.find(id) else { return -1 };
-        let job = &mut self.jobs[n];
-        match job.standing(token) {
-            Token::Spent("release", code) => return code,
-            Token::Void | Token::Spent(..) => return 0,
-            Token::Live | Token::Late if job.state == State::Dead => return 0,
-            Token::Live => {}
-            Token::Late => {
-                job.expiries -= 1;
-                job.budget_expiries -= 1;
-            }
-        }
-        if let Some(grant) = self.grants.iter().position(|at| Some(*at) == job.last_delivered) {
-            self.grants.remove(grant);
-        }
-        job.deliveries -= 1;
-        job.total_deliveries -= 1;
-        job.releases += 1;
-        job.token_is = Token::Spent("release", 1);
-        // One that expiry had put back already has been ready since then.
-        let since = job.ready_since;
-        let was_back = job.state == State::Ready && since > job.place;
-        match delay.unwrap_or(0) {
-            0 => self.put_back(n, now),
-            delay => self.wait(n, now, now + delay),
-        }
-        if was_back && self.jobs[n].state == State::Ready {
-            self.jobs[n].ready_since = since;
-        }
-        self.totals.released += 1;
-        1
-    }
-
-    pub fn release_consumer(&mut self, now: u64, consumer: &[u8]) -> i64 {
-        let held: Vec<(Id, u64)> = self.listed(State::Leased).iter()
-            .filter(|job| job.consumer.as_deref() == Some(consumer))
-            .map(|job| (job.id, job.token))
-            .collect();
-        held.into_iter().map(|(id, token)| self.release(now, id, token, None)).sum()
-    }
-
-    pub fn extend(&mut self, now: u64, id: Id, token: u64, lease: Option<u64>) -> i64 {
-        let max_run = self.policy.max_run;
-        let no_place = self.policy.concurrency.is_some_and(|limit| self.count(State::Leased) as u64 >= limit);
-        let Some(job) = self.job(id) else { return -1 };
-        let standing = job.standing(token);
-        if !matches!(standing, Token::Live | Token::Late) || job.state == State::Dead || (standing == Token::Late && no_place) {
-            return 0;
-        }
-        let mut deadline = now + lease.unwrap_or(job.lease_ms);
-        if max_run > 0 {
-            let end = job.last_delivered.unwrap_or(0) + max_run;
-            if now >= end {
-                return 0;
-            }
-            deadline = deadline.min(end);
-        }
-        if standing == Token::Late {
-            job.expiries -= 1;
-            job.budget_expiries -= 1;
-            job.state = State::Leased;
-            job.token_is = Token::Live;
-            job.drawn = None;
-        }
-        job.deadline = deadline;
-        self.longest_lease = self.longest_lease.max(deadline - now);
-        1
-    }
-
-    pub fn reap(&mut self, now: u64, ids: &[Id]) -> Tree {
-        let mut reply = Vec::new();
-        for &id in ids {
-            let Some(n) = self.find(id).filter(|&n| self.jobs[n].state == State::Leased) else { continue };
-            self.expire(n, now);
-            let job = &self.jobs[n];
-            reply.push(Tree::Array(vec![
-                Tree::Bulk(id_text(id)),
-                Tree::Bulk(job.state.name().into()),
-                Tree::Int(job.deliveries as i64),
-                Tree::Bulk(job.consumer.clone().unwrap_or_default()),
-            ]));
-        }
-        Tree::Array(reply)
-    }
-
-    pub fn redrive(&mut self, now: u64, id: Id, due: u64, priority: Option<i8>) -> i64 {
-        let Some(n) = self.find(id) else { return -1 };
-        if self.jobs[n].state != State::Dead {
-            return 0;
-        }
-        if self.key_is_taken(id, now) {
-            return -2;
-        }
-        let job = &mut self.jobs[n];
-        job.priority = priority.unwrap_or(job.priority);
-        (job.deliveries, job.budget_failures, job.budget_expiries) = (0, 0, 0);
-        job.redrives += 1;
-        job.token_is = Token::Void;
-        job.first_due = due;
-        self.totals.redriven += 1;
-        self.wait(n, now, due);
-        self.take_key_back(id, now);
-        1
-    }
-
-    pub fn set(&mut self, now: u64, id: Id, priority: Option<i8>, due: Option<u64>) -> i64 {
-        let Some(n) = self.find(id) else { return -1 };
-        if !self.jobs[n].waits() {
-            return 0;
-        }
-        let job = &mut self.jobs[n];
-        job.priority = priority.unwrap_or(job.priority);
-        let delayed = job.state == State::Delayed;
-        if let Some(due) = due.filter(|&due| if delayed { due != job.place } else { due > now }) {
-            if job.total_deliveries == 0 {
-                job.first_due = due;
-            }
-            self.wait(n, now, due);
-        }
-        1
-    }
+/// Notes a grant; what is out of the interval does not matter any more.
+fn grant(grants: &mut Vec<u64>, rate: Option<(u64, u64)>, now: u64) {
+    let Some((_, ms)) = rate else { return };
+    grants.retain(|at| at + ms > now);
+    grants.push(now);
 }

@@ -4,7 +4,7 @@ use rq_core::Tree;
 
 use super::job::Policy;
 use super::op::{id_text, Dedup, Id, JobOptions, LeaseOptions, Op, RedriveMany, State, When};
-use super::queue::Reference;
+use super::queue::{End, Reference};
 
 /// What a command must answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +24,8 @@ pub struct World {
     /// The grace: no lease ends by itself.
     pub hold_expiry: bool,
     pub may_block: bool,
+    /// Slots of schedules make no jobs now.
+    pub bar_slots: bool,
     pub defaults: Policy,
     pub queue: Option<Reference>,
 }
@@ -43,7 +45,10 @@ impl When {
 
 impl World {
     pub fn run(&mut self, op: &Op) -> Expect {
-        let makes = matches!(op, Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } | Op::Pause { .. });
+        if matches!(op, Op::Schedule { plan, .. } if plan.is_wrong()) {
+            return Expect::Error("ERR");
+        }
+        let makes = matches!(op, Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } | Op::Pause { .. } | Op::Schedule { .. });
         let absent = self.queue.is_none();
         if absent && !makes {
             return self.run_absent(op);
@@ -59,13 +64,16 @@ impl World {
         if let (false, Some(code)) = (payloads.is_empty(), queue.refuses(now, &payloads, op.dedup())) {
             return Expect::Error(code);
         }
-        let reads = matches!(op, Op::Get { .. } | Op::Peek { .. } | Op::Len { .. } | Op::Info | Op::Wait { .. } | Op::GetDedup { .. });
-        if !reads {
+        if !op.reads() {
+            // A slot that is due with a push is made after it.
+            if !matches!(op, Op::Push { .. } | Op::MPush { .. }) {
+                queue.make_slots(now, self.bar_slots);
+            }
             let reaps = matches!(op, Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. });
             queue.due(now, !reaps && !self.hold_expiry);
         }
         let reply = World::on_queue(queue, op, now, may_block, absent);
-        if !reads {
+        if !op.reads() {
             queue.retain(now);
         }
         reply
@@ -139,11 +147,17 @@ impl World {
                 Tree::Int(ids.iter().filter(|&&id| queue.delete(now, id)).count() as i64)
             }
             Op::Trim { by, bound, count } => Tree::Int(queue.trim(now, by, *bound, count.unwrap_or(1_000))),
-            Op::Pause { inward, for_ms, reason } => Tree::Int(queue.pause(now, usize::from(*inward), *for_ms, reason.as_deref())),
-            Op::Resume { inward } => Tree::Int(queue.resume(usize::from(*inward))),
-            Op::Wait { id } => match queue.job(id.id).map(|job| (job.state, job.result.clone())) {
+            Op::Pause { side, for_ms, reason } => Tree::Int(queue.pause(now, side, *for_ms, reason.as_deref())),
+            Op::Resume { side } => Tree::Int(queue.resume(side)),
+            Op::Schedule { name, plan, .. } => queue.schedule(now, name, plan),
+            Op::Unschedule { names } => Tree::Int(names.iter().filter(|name| queue.unschedule(name)).count() as i64),
+            Op::Schedules => queue.schedule_rows(),
+            Op::Groups { after, count } => queue.group_rows(after.as_deref(), count.unwrap_or(1_000), now),
+            Op::Consumers { after, count } => queue.consumer_rows(after.as_deref(), count.unwrap_or(1_000), now),
+            Op::Wait { id, block } => match queue.job(id.id).map(|job| (job.state, job.result.clone())) {
                 Some((State::Done, result)) => Tree::Array(vec![Tree::Bulk(b"done".to_vec()), Tree::Bulk(result)]),
                 Some((State::Dead, _)) => Tree::Array(vec![Tree::Bulk(b"dead".to_vec()), Tree::Null]),
+                Some(_) if block.is_some() && may_block => return Expect::Wait(None),
                 _ => Tree::NullArray,
             },
             Op::Get { id } => {
@@ -153,13 +167,13 @@ impl World {
             Op::Peek { state, count, payload } => return queue.page(*state, None, count.unwrap_or(10), *payload),
             Op::Len { state: Some(state) } => Tree::Int(queue.count(*state) as i64),
             Op::Len { state: None } => Tree::Int(queue.live() as i64),
-            Op::Info => queue.info(now),
+            Op::Info { .. } => queue.info(now),
             Op::Create { settings } => {
-                settings.iter().for_each(|setting| queue.policy.set(*setting));
+                queue.set_policy(settings);
                 Tree::Int(i64::from(absent))
             }
             Op::Alter { settings } => {
-                settings.iter().for_each(|setting| queue.policy.set(*setting));
+                queue.set_policy(settings);
                 Tree::Ok
             }
         })
@@ -175,13 +189,15 @@ impl World {
             }
             Op::Redrive { ids } => gone(ids.len()),
             Op::Set { .. } => Tree::Int(-1),
-            Op::DelDedup { .. } | Op::Trim { .. } | Op::Resume { .. } | Op::ReleaseConsumer { .. } | Op::Del { .. } | Op::Purge { .. } | Op::Len { .. } => Tree::Int(0),
+            Op::DelDedup { .. } | Op::Trim { .. } | Op::ReleaseConsumer { .. } | Op::Del { .. } | Op::Purge { .. } => Tree::Int(0),
+            Op::Resume { .. } | Op::Unschedule { .. } | Op::Len { .. } => Tree::Int(0),
             Op::Reap { .. } | Op::ReapConsumer { .. } | Op::ReapIds { .. } => Tree::Array(Vec::new()),
+            Op::Schedules | Op::Groups { .. } | Op::Consumers { .. } => Tree::Array(Vec::new()),
             Op::RedriveMany(_) => ints([0, 0, 0]),
             Op::Peek { .. } => return Expect::Page(Vec::new(), false),
-            Op::Get { .. } | Op::GetDedup { .. } | Op::Info | Op::Wait { .. } => Tree::NullArray,
+            Op::Get { .. } | Op::GetDedup { .. } | Op::Info { .. } | Op::Wait { .. } => Tree::NullArray,
             Op::Alter { .. } => return Expect::Error("NOQUEUE"),
-            Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } | Op::Pause { .. } => unreachable!("these make the queue"),
+            Op::Push { .. } | Op::MPush { .. } | Op::Create { .. } | Op::Pause { .. } | Op::Schedule { .. } => unreachable!("these make the queue"),
         })
     }
 }
@@ -201,6 +217,7 @@ impl Reference {
     pub fn delete(&mut self, now: u64, id: Id) -> bool {
         let there = self.job(id).is_some();
         if there {
+            self.notes.ended.push((id, End::Gone));
             self.remove(id);
             self.totals.removed += 1;
             self.ended(now, id, true);

@@ -33,10 +33,10 @@ impl Job {
             ("id", Tree::Bulk(id_text(self.id))),
             ("state", text(self.state.name())),
             ("priority", Tree::Int(i64::from(self.priority))),
-            ("group", Tree::Null),
+            ("group", self.group.clone().map_or(Tree::Null, Tree::Bulk)),
             ("dedup", self.dedup.clone().map_or(Tree::Null, |(key, _)| Tree::Bulk(key))),
-            ("schedule", Tree::Null),
-            ("slot-at", Tree::Null),
+            ("schedule", self.slot.clone().map_or(Tree::Null, |(name, _)| Tree::Bulk(name))),
+            ("slot-at", optional(self.slot.as_ref().map(|(_, at)| *at))),
             ("pushed-at", int(self.id.0)),
             ("due-at", int(self.place)),
             ("deliveries", int(self.deliveries)),
@@ -78,6 +78,7 @@ impl Reference {
             Some(Barred::Concurrency) => "concurrency",
             Some(Barred::RateUntil(_)) => "rate",
             None if self.count(State::Ready) == 0 => "empty",
+            None if self.next_job(now).is_none() => "groups",
             None => "no",
         }
     }
@@ -90,6 +91,7 @@ impl Reference {
         let policy = &self.policy;
         let totals = &self.totals;
         let bound = |bound: Option<u64>| bound.map_or(Tree::Int(-1), int);
+        let rate = |rate: Option<(u64, u64)>| rate.map_or(Tree::Int(-1), |(n, ms)| Tree::Array(vec![int(n), int(ms)]));
         let pause = |side: usize| match self.pauses[side].clone().filter(|_| self.paused(side, now)) {
             None => (Tree::Null, Tree::Null),
             Some((until, reason)) => (int(until.unwrap_or(0)), if reason.is_empty() { Tree::Null } else { Tree::Bulk(reason) }),
@@ -111,11 +113,11 @@ impl Reference {
             ("maxlive", bound(policy.max_live)),
             ("maxlivebytes", bound(policy.max_live_bytes)),
             ("concurrency", bound(policy.concurrency)),
-            ("rate", policy.rate.map_or(Tree::Int(-1), |(n, ms)| Tree::Array(vec![int(n), int(ms)]))),
-            ("grouporder", text("no")),
-            ("grouplimit", Tree::Int(-1)),
-            ("grouprate", Tree::Int(-1)),
-            ("aging", int(0)),
+            ("rate", rate(policy.rate)),
+            ("grouporder", text(if policy.group_order { "yes" } else { "no" })),
+            ("grouplimit", bound(policy.group_limit)),
+            ("grouprate", rate(policy.group_rate)),
+            ("aging", int(policy.aging)),
             ("length", int(self.live() as u64)),
             ("ready", count(State::Ready)),
             ("scheduled", int(of(State::Delayed).filter(|job| job.deliveries == 0).count() as u64)),
@@ -152,11 +154,11 @@ impl Reference {
             ("redriven-total", int(totals.redriven)),
             ("dead-dropped-total", int(totals.dead_dropped)),
             ("trimmed-total", int(totals.trimmed)),
-            ("slots-skipped-total", int(0)),
+            ("slots-skipped-total", int(totals.slots_skipped)),
             ("held-duplicates", int(self.keys.iter().filter(|key| key.held.is_some()).count() as u64)),
             ("held-bytes", int(self.held_bytes())),
-            ("groups", int(0)),
-            ("schedules", int(0)),
+            ("groups", int(self.groups.len() as u64)),
+            ("schedules", int(self.schedules.len() as u64)),
             ("dedup-keys", int(self.keys.len() as u64)),
             ("local-duplicates", int(0)),
             ("local-full", int(0)),

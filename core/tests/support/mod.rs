@@ -83,7 +83,7 @@ impl Driver {
             hold_expiry: self.hold_expiry,
             may_block: self.may_block,
             incarnation: self.incarnation,
-            defaults: self.defaults.clone(),
+            defaults: Some(Box::new(self.defaults.clone())),
             bar_slots: self.bar_slots,
             slots: &Calendar,
             ..Turn::at(self.now)
@@ -133,7 +133,8 @@ impl Driver {
             }
         };
         if let Outcome::Wait(code) = outcome {
-            self.waiter = Waiter::new(&request, code);
+            // WAIT blocks as well, but takes nothing.
+            self.waiter = Waiter::new(&request, code).or_else(|| self.waiter.take());
         }
         Ok(outcome)
     }
@@ -142,7 +143,7 @@ impl Driver {
     fn after(&mut self, before: &[u8]) {
         self.batch = self.effects.batch().to_vec();
         self.ended = self.effects.ended().to_vec();
-        self.events = self.effects.events().iter().map(|event| event.name().to_string()).collect();
+        self.events = self.effects.events().iter().map(|event| event.name().to_str().unwrap().to_string()).collect();
         let now = snapshot(self.queue.as_ref());
         assert_eq!(self.batch.is_empty(), before == now.as_slice(), "a batch if and only if something changed");
         if !self.batch.is_empty() {

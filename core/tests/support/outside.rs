@@ -41,6 +41,12 @@ pub fn measured<T>(work: impl FnOnce() -> T) -> (T, usize) {
     (result, MOST.get() - (1 << 30))
 }
 
+/// How much this thread holds now, in bytes, from an arbitrary start.
+#[allow(dead_code, reason = "not every test asks")]
+pub fn held() -> usize {
+    HELD.get()
+}
+
 /// What an input of so many bytes may take: a job with an error text that repeats the one before
 /// takes some 1.5 KB out of some 20 bytes.
 pub fn allowance(input: usize) -> usize {

@@ -33,23 +33,9 @@ impl<K: Ord + Copy, V: Copy> Sorted<K, V> {
         self.len
     }
 
-    pub(crate) fn first(&self) -> Option<(K, V)> {
-        self.chunks.front()?.entries.front().copied()
-    }
-
-    pub(crate) fn last(&self) -> Option<(K, V)> {
-        self.chunks.back()?.entries.back().copied()
-    }
-
     /// The chunk in which `key` is or would be.
     fn chunk_of(&self, key: &K) -> usize {
         self.chunks.partition_point(|chunk| chunk.low <= *key).saturating_sub(1)
-    }
-
-    pub(crate) fn get(&self, key: &K) -> Option<V> {
-        let entries = &self.chunks.get(self.chunk_of(key))?.entries;
-        let at = entries.binary_search_by(|(k, _)| k.cmp(key)).ok()?;
-        entries.get(at).map(|(_, value)| *value)
     }
 
     /// Puts an entry in; the old value if the key was there.
@@ -124,6 +110,27 @@ impl<K: Ord + Copy, V: Copy> Sorted<K, V> {
         if let Some(chunk) = self.chunks.get_mut(at) {
             chunk.entries.append(&mut taken.entries);
             chunk.entries.shrink_to(CHUNK / 2);
+        }
+    }
+
+    /// The last entry that is not above `key`.
+    pub(crate) fn floor(&self, key: &K) -> Option<(K, V)> {
+        // Most often it is about the newest or the oldest.
+        if let Some(last) = self.chunks.back().and_then(|chunk| chunk.entries.back()).filter(|last| last.0 <= *key) {
+            return Some(*last);
+        }
+        let front = self.chunks.front().map(|chunk| &chunk.entries);
+        if let Some((first, second)) = front.and_then(|front| Some((front.front()?, front.get(1)?))) {
+            if first.0 <= *key && *key < second.0 {
+                return Some(*first);
+            }
+        }
+        let at = self.chunk_of(key);
+        let entries = &self.chunks.get(at)?.entries;
+        match entries.partition_point(|(k, _)| k <= key).checked_sub(1) {
+            Some(last) => entries.get(last).copied(),
+            // A chunk's low key may be gone.
+            None => self.chunks.get(at.checked_sub(1)?)?.entries.back().copied(),
         }
     }
 
@@ -213,12 +220,11 @@ mod tests {
                     0..=2 => prop_assert_eq!(ours.insert(key, n), truth.insert(key, n)),
                     3 | 4 => { top += 1; prop_assert_eq!(ours.insert(top, n), truth.insert(top, n)); }
                     5 => prop_assert_eq!(ours.remove(&key), truth.remove(&key)),
-                    _ => if let Some((first, _)) = ours.first() {
+                    _ => if let Some((first, _)) = ours.iter().next() {
                         prop_assert_eq!(ours.remove(&first), truth.pop_first().map(|(_, v)| v));
                     },
                 }
-                prop_assert_eq!(ours.get(&key), truth.get(&key).copied());
-                prop_assert_eq!(ours.last(), truth.last_key_value().map(|(k, v)| (*k, *v)));
+                prop_assert_eq!(ours.floor(&key), truth.range(..=key).next_back().map(|(k, v)| (*k, *v)));
             }
             prop_assert!(ours.check().is_ok(), "{:?}", ours.check());
             prop_assert!(ours.iter().eq(truth.iter().map(|(k, v)| (*k, *v))));

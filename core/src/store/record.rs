@@ -1,0 +1,353 @@
+//! What is known of a job beside its id, its state and its payload, packed.
+//!
+//! A job that was pushed with nothing said and waits for its first delivery has no record at all.
+//! Most others fit into one of two short forms of 32 bytes: a job that waits, and one that was
+//! delivered once and nothing else. What does not fit has all its fields on their own.
+
+use std::borrow::Cow;
+
+use crate::dedup::Key;
+use crate::id::JobId;
+use crate::job::{Facts, Known, More, Outline, Settled, State};
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) enum Record {
+    Waiting(Waiting),
+    Delivered(Delivered),
+    Full(Box<Full>),
+}
+
+/// Never delivered in this budget: its place, and what it was pushed with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Waiting {
+    place: [u8; 5],
+    group: [u8; 4],
+    lease_ms: [u8; 5],
+    ttl_ms: [u8; 5],
+    ttl_at: [u8; 6],
+    max_deliveries: [u8; 4],
+    priority: i8,
+    with: u8,
+}
+
+/// Pushed with nothing said, and delivered once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Delivered {
+    place: [u8; 5],
+    token: [u8; 7],
+    /// When, as a difference to the time that the token tells.
+    delivered: [u8; 2],
+    until: [u8; 6],
+    lease_ms: [u8; 5],
+    consumer: [u8; 4],
+    priority: i8,
+    finished: bool,
+}
+
+/// Everything.
+#[derive(Debug, Clone)]
+pub(crate) struct Full {
+    place: u64,
+    priority: i8,
+    more: More,
+}
+
+const _: () = assert!(std::mem::size_of::<Option<Record>>() == 32);
+
+const WITH_GROUP: u8 = 1;
+const WITH_MAX_DELIVERIES: u8 = 2;
+
+/// Places are stored as a difference to the time of the push, so much above it.
+const PLACE_BIAS: u64 = 1 << 39;
+/// The same for the time of a delivery and the time that its token tells.
+const DELIVERED_BIAS: u64 = 1 << 15;
+
+fn pack<const N: usize>(number: u64) -> Option<[u8; N]> {
+    let bytes = number.to_le_bytes();
+    let (low, high) = bytes.split_at_checked(N)?;
+    if high.iter().any(|byte| *byte != 0) {
+        return None;
+    }
+    low.try_into().ok()
+}
+
+fn unpack<const N: usize>(bytes: [u8; N]) -> u64 {
+    bytes.into_iter().rev().fold(0, |number, byte| (number << 8) | u64::from(byte))
+}
+
+/// A number near `base`.
+fn near<const N: usize>(number: u64, base: u64, bias: u64) -> Option<[u8; N]> {
+    pack(number.wrapping_sub(base).wrapping_add(bias))
+}
+
+fn from_near<const N: usize>(bytes: [u8; N], base: u64, bias: u64) -> u64 {
+    unpack(bytes).wrapping_sub(bias).wrapping_add(base)
+}
+
+/// The time that a token tells: tokens are made of the clock, in µs.
+fn token_ms(token: u64) -> u64 {
+    token / 1000
+}
+
+impl Waiting {
+    /// None: it does not fit.
+    fn pack(id: JobId, place: u64, priority: i8, more: &More) -> Option<Waiting> {
+        let waiting = Waiting {
+            place: near(place, id.ms, PLACE_BIAS)?,
+            group: pack(u64::from(more.group.unwrap_or(0)))?,
+            lease_ms: pack(more.own_lease_ms)?,
+            ttl_ms: pack(more.ttl_ms)?,
+            ttl_at: pack(more.ttl_at)?,
+            max_deliveries: pack(more.own_max_deliveries.unwrap_or(0))?,
+            priority,
+            with: if more.group.is_some() { WITH_GROUP } else { 0 } | if more.own_max_deliveries.is_some() { WITH_MAX_DELIVERIES } else { 0 },
+        };
+        debug_assert!(waiting.more() == *more);
+        Some(waiting)
+    }
+
+    fn more(&self) -> More {
+        let when = |flag: u8| self.with & flag > 0;
+        More {
+            group: when(WITH_GROUP).then_some(u32::from_le_bytes(self.group)),
+            own_lease_ms: unpack(self.lease_ms),
+            ttl_ms: unpack(self.ttl_ms),
+            ttl_at: unpack(self.ttl_at),
+            own_max_deliveries: when(WITH_MAX_DELIVERIES).then_some(unpack(self.max_deliveries)),
+            ..More::default()
+        }
+    }
+}
+
+impl Delivered {
+    /// None: it does not fit.
+    fn pack(id: JobId, place: u64, priority: i8, more: &More) -> Option<Delivered> {
+        let once = (more.deliveries, more.total_deliveries) == (1, 1) && more.first_delivered_at == more.last_delivered_at;
+        if !once || more.old_place != place || !matches!(more.settled, Settled::No | Settled::Finished) {
+            return None;
+        }
+        let delivered = Delivered {
+            place: near(place, id.ms, PLACE_BIAS)?,
+            token: pack(more.token)?,
+            delivered: near(more.last_delivered_at, token_ms(more.token), DELIVERED_BIAS)?,
+            until: pack(more.until)?,
+            lease_ms: pack(more.lease_ms)?,
+            consumer: more.consumer?.to_le_bytes(),
+            priority,
+            finished: more.settled == Settled::Finished,
+        };
+        debug_assert!(delivered.more(place) == *more);
+        Some(delivered)
+    }
+
+    fn settled(&self) -> Settled {
+        if self.finished { Settled::Finished } else { Settled::No }
+    }
+
+    fn more(&self, place: u64) -> More {
+        let token = unpack(self.token);
+        let at = from_near(self.delivered, token_ms(token), DELIVERED_BIAS);
+        More {
+            token,
+            settled: self.settled(),
+            consumer: Some(u32::from_le_bytes(self.consumer)),
+            lease_ms: unpack(self.lease_ms),
+            until: unpack(self.until),
+            old_place: place,
+            first_delivered_at: at,
+            last_delivered_at: at,
+            deliveries: 1,
+            total_deliveries: 1,
+            ..More::default()
+        }
+    }
+}
+
+impl Record {
+    /// The shortest form that has all of it. Takes out what is not short.
+    pub(crate) fn pack(facts: &mut Facts) -> Record {
+        let Facts { id, place, priority, ref mut more, .. } = *facts;
+        let short = match more.known() {
+            Known { delivery: false, rare: false, .. } => Waiting::pack(id, place, priority, more).map(Record::Waiting),
+            Known { options: false, rare: false, .. } => Delivered::pack(id, place, priority, more).map(Record::Delivered),
+            _ => None,
+        };
+        short.unwrap_or_else(|| Record::Full(Box::new(Full { place, priority, more: std::mem::take(more) })))
+    }
+
+    fn place(&self, id: JobId) -> (u64, i8) {
+        match self {
+            Record::Waiting(waiting) => (from_near(waiting.place, id.ms, PLACE_BIAS), waiting.priority),
+            Record::Delivered(delivered) => (from_near(delivered.place, id.ms, PLACE_BIAS), delivered.priority),
+            Record::Full(full) => (full.place, full.priority),
+        }
+    }
+
+    /// The outline of its job.
+    pub(crate) fn outline(&self, id: JobId, state: State, bytes: u64) -> Outline {
+        let (place, priority) = self.place(id);
+        let job = Outline { state, plain: false, place, priority, ..Outline::plain(id, bytes) };
+        match self {
+            Record::Waiting(waiting) => Outline {
+                group: (waiting.with & WITH_GROUP > 0).then_some(u32::from_le_bytes(waiting.group)),
+                own_lease_ms: unpack(waiting.lease_ms),
+                ttl_at: unpack(waiting.ttl_at),
+                ..job
+            },
+            Record::Delivered(delivered) => Outline {
+                token: unpack(delivered.token),
+                settled: delivered.settled(),
+                consumer: Some(u32::from_le_bytes(delivered.consumer)),
+                lease_ms: unpack(delivered.lease_ms),
+                until: unpack(delivered.until),
+                last_delivered_at: self.last_delivered_at(),
+                deliveries: 1,
+                ..job
+            },
+            Record::Full(full) => full.more.outline(job),
+        }
+    }
+
+    /// When it was delivered last, Unix ms; 0: never.
+    pub(crate) fn last_delivered_at(&self) -> u64 {
+        match self {
+            Record::Waiting(_) => 0,
+            Record::Delivered(delivered) => from_near(delivered.delivered, token_ms(unpack(delivered.token)), DELIVERED_BIAS),
+            Record::Full(full) => full.more.last_delivered_at,
+        }
+    }
+
+    /// The rest.
+    pub(crate) fn more(&self, place: u64) -> Cow<'_, More> {
+        match self {
+            Record::Waiting(waiting) => Cow::Owned(waiting.more()),
+            Record::Delivered(delivered) => Cow::Owned(delivered.more(place)),
+            Record::Full(full) => Cow::Borrowed(&full.more),
+        }
+    }
+
+    /// Takes everything out, to be packed anew.
+    pub(crate) fn take(&mut self, id: JobId, state: State) -> Facts {
+        let (place, priority) = self.place(id);
+        let more = match self {
+            Record::Waiting(waiting) => waiting.more(),
+            Record::Delivered(delivered) => delivered.more(place),
+            Record::Full(full) => std::mem::take(&mut full.more),
+        };
+        Facts { id, state, place, priority, more }
+    }
+
+    /// Packs what [`Record::take`] took out.
+    pub(crate) fn put_back(&mut self, facts: &mut Facts) {
+        match self {
+            // It has not become less.
+            Record::Full(full) if facts.more.known().rare => {
+                (full.place, full.priority, full.more) = (facts.place, facts.priority, std::mem::take(&mut facts.more));
+            }
+            _ => *self = Record::pack(facts),
+        }
+    }
+
+    /// The dedup key that its job was pushed with.
+    pub(crate) fn dedup(&self) -> Option<&Key> {
+        match self {
+            Record::Full(full) => full.more.dedup.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// What it takes beside its own 32 bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Record::Full(full) => {
+                std::mem::size_of::<Full>().saturating_add(16).saturating_add(full.more.error.len())
+            }
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: JobId = JobId { ms: 1_700_000_000_123, seq: 7 };
+
+    fn delivered() -> More {
+        More {
+            token: 1_700_000_000_200_001,
+            consumer: Some(3),
+            lease_ms: 30_000,
+            until: 1_700_000_030_200,
+            old_place: 1_700_000_000_150,
+            first_delivered_at: 1_700_000_000_200,
+            last_delivered_at: 1_700_000_000_200,
+            deliveries: 1,
+            total_deliveries: 1,
+            ..More::default()
+        }
+    }
+
+    #[track_caller]
+    fn same(place: u64, priority: i8, more: &More) -> Record {
+        let facts = Facts { id: ID, state: State::Leased, place, priority, more: more.clone() };
+        let mut record = Record::pack(&mut facts.clone());
+        assert_eq!(*record.more(place), *more);
+        assert_eq!(record.last_delivered_at(), more.last_delivered_at);
+        let outline = record.outline(ID, State::Leased, 7);
+        assert_eq!(format!("{outline:?}"), format!("{:?}", facts.outline(7)));
+        let mut taken = record.take(ID, State::Leased);
+        assert_eq!(taken, facts);
+        record.put_back(&mut taken);
+        assert_eq!(record.clone().take(ID, State::Leased), facts);
+        record
+    }
+
+    #[test]
+    fn the_common_jobs_are_short() {
+        for (place, priority) in [(ID.ms, 0), (ID.ms + 315_360_000_000, -128), (5_000, 127)] {
+            let short = same(place, priority, &More::default());
+            assert!(matches!(short, Record::Waiting(_)) || place == 5_000);
+        }
+        let options = More {
+            own_lease_ms: 31_536_000_000,
+            own_max_deliveries: Some(0),
+            ttl_ms: 315_360_000_000,
+            ttl_at: 253_402_300_799_999,
+            group: Some(u32::MAX),
+            ..More::default()
+        };
+        assert!(matches!(same(ID.ms, 3, &options), Record::Waiting(_)));
+        let leased = delivered();
+        assert!(matches!(same(leased.old_place, -1, &leased), Record::Delivered(_)));
+        let done = More { settled: Settled::Finished, ..delivered() };
+        assert!(matches!(same(done.old_place, 0, &done), Record::Delivered(_)));
+    }
+
+    #[test]
+    fn whatever_is_unusual_is_kept_in_full() {
+        let unusual: [fn(&mut More); 13] = [
+            |more| more.deliveries = 2,
+            |more| more.failures = 1,
+            |more| more.token = u64::MAX,
+            |more| more.last_delivered_at = 1,
+            |more| more.until = u64::MAX,
+            |more| more.lease_ms = 1 << 40,
+            |more| more.old_place = 1,
+            |more| more.consumer = None,
+            |more| more.error = Box::from(*b"no"),
+            |more| more.group = Some(1),
+            |more| more.settled = Settled::Released,
+            |more| more.dedup = Some(b"k"[..].into()),
+            |more| more.result = Box::from(*b"yes"),
+        ];
+        for change in unusual {
+            let mut more = delivered();
+            change(&mut more);
+            assert!(matches!(same(1_700_000_000_150, 0, &more), Record::Full(_)), "{more:?}");
+        }
+        assert!(matches!(same(0, 0, &More::default()), Record::Full(_)));
+        assert!(matches!(same(u64::MAX, 0, &More::default()), Record::Full(_)));
+    }
+}
