@@ -3,7 +3,7 @@
 # RQ_SERVER: the server for `run`, a name of `scripts/servers list` or a path. RQ_CACHE: where
 # fetched servers are kept (by default ~/.cache/rq).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lab matrix bench depth lint clean
+.PHONY: help build run test lab matrix fuzz bench depth lint clean
 
 # bindgen needs a libclang.
 CARGO = eval "$$(scripts/libclang)" && cargo
@@ -25,6 +25,10 @@ matrix: ## the tests on real servers, on all seven
 
 lab: build ## lists, streams and RQ when things go wrong, side by side; LAB="b e redis-7.0"
 	@scripts/lab $(LAB)
+
+fuzz: ## random arguments, ops and snapshots, each for RQ_FUZZ_SECONDS (600), other ones every time
+	@RQ_FUZZ_SECONDS=$${RQ_FUZZ_SECONDS:-600} RQ_FUZZ_FROM=$$(date +%s)000000 \
+		cargo test --package rq-core --locked --test fuzz -- --nocapture
 
 bench: ## figures beside lists, streams and BullMQ, on three servers or RQ_SERVER
 	@$(CARGO) build --release --locked

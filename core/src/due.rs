@@ -1,5 +1,6 @@
 //! What time alone decides: due jobs, expired leases, times to live.
 
+use crate::canary::Fault;
 use crate::dedup::Key;
 use crate::effects::{Effects, Run, Turn};
 use crate::id::JobId;
@@ -73,7 +74,7 @@ impl Run<'_, '_> {
     /// The next due op, and how many jobs it is about (at most `room`, at least one).
     fn due_step(&mut self, scope: Scope, room: u32) -> Option<(Step, u32)> {
         let now = self.now();
-        if scope != Scope::NotLeases && !self.turn.hold_expiry {
+        if scope != Scope::NotLeases && (!self.turn.hold_expiry || Fault::GraceIsIgnored.is_on()) {
             if let Some(id) = self.expired() {
                 return Some((Step::Op(self.expiry_of(id)?), 1));
             }
@@ -161,7 +162,7 @@ impl Run<'_, '_> {
 
 /// Whether a count has reached its limit; 0 is no limit.
 pub(crate) fn spent(count: u64, limit: u64) -> bool {
-    limit > 0 && count >= limit
+    limit > 0 && count >= limit.saturating_add(u64::from(Fault::OneDeliveryTooMany.is_on()))
 }
 
 /// The limit of deliveries that holds for a job.

@@ -1,6 +1,7 @@
 //! What a command leaves behind for the shell: its ops as one batch, and what is to be told.
 
 use crate::apply::Applied;
+use crate::canary::Fault;
 use crate::codec;
 use crate::id::JobId;
 use crate::job::{Slot, State};
@@ -249,7 +250,7 @@ impl<'q, 't> Run<'q, 't> {
         self.commit_one(op);
         // The end of a job lets go of the duplicate that was held behind it.
         while let Some((ended, _)) = self.queue.dedup.next_pending() {
-            if !self.queue.head.last_id.has_next(self.turn.now, 1) {
+            if Fault::HeldDuplicateIsLost.is_on() || !self.queue.head.last_id.has_next(self.turn.now, 1) {
                 break;
             }
             let id = self.queue.head.last_id.next(self.turn.now);
@@ -263,5 +264,9 @@ impl<'q, 't> Run<'q, 't> {
         let applied = self.queue.apply_op(op, self.turn.now);
         debug_assert!(applied != Applied::Nothing, "a decision that does not fit: {op:?}");
         self.effects.note(applied);
+        if let (Op::Push { id, .. }, true) = (op, Fault::YoungestFirst.is_on()) {
+            let place = crate::limits::MAX_TIME_MS.saturating_sub(id.ms);
+            self.commit_one(&Op::Set { id: *id, priority: None, due: Some(crate::op::Due::Ready(place)) });
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! LEASE: which jobs, with which token, for how long.
 
+use crate::canary::Fault;
 use crate::choose::Choice;
 use crate::effects::Run;
 use crate::id::IdText;
@@ -56,6 +57,7 @@ impl Run<'_, '_> {
     /// Above every token before it, also those that this node never saw, as far as clocks agree.
     fn next_token(&self) -> u64 {
         let by_clock = self.now().saturating_mul(1000).min(MAX_STORED_TOKEN);
+        let by_clock = if Fault::TokensStartAnew.is_on() { 0 } else { by_clock };
         self.queue.head.last_token.saturating_add(1).max(by_clock).min(MAX_TOKEN)
     }
 

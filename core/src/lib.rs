@@ -10,6 +10,10 @@
 
 mod apply;
 mod args;
+#[cfg(feature = "canary")]
+pub mod canary;
+#[cfg(not(feature = "canary"))]
+mod canary;
 mod check;
 mod choose;
 pub mod clock;

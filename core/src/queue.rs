@@ -177,7 +177,7 @@ impl Queue {
 
     /// Whether as many leases are out as CONCURRENCY allows.
     pub(crate) fn is_at_concurrency(&self) -> bool {
-        self.head.policy.concurrency().is_some_and(|limit| self.leased.len() as u64 >= limit)
+        self.head.policy.concurrency().is_some_and(|limit| self.leased.len() as u64 >= limit.saturating_add(u64::from(crate::canary::Fault::OneLeaseTooMany.is_on())))
     }
 
     /// Ready jobs in the order of PEEK: priority, place, id.

@@ -1,5 +1,6 @@
 //! ACK, NACK, RELEASE, EXTEND: what a token is good for.
 
+use crate::canary::Fault;
 use crate::due::{in_future, max_deliveries, spent};
 use crate::effects::Run;
 use crate::id::JobId;
@@ -28,6 +29,11 @@ impl Run<'_, '_> {
     pub(crate) fn ack(&mut self, id: JobId, token: u64, result: Option<&[u8]>) -> i64 {
         match self.hold(id, token) {
             None => GONE,
+            Some(Hold::Stale) if Fault::OldTokenAcknowledges.is_on() && self.queue.job(id).is_some_and(|job| job.state == State::Leased) => {
+                self.commit(&Op::Finish { id, keep: None });
+                YES
+            }
+            Some(Hold::Late) if Fault::LateTokenIsRefused.is_on() => NO,
             Some(Hold::Live | Hold::Late | Hold::LateDead) => {
                 let keep = self.queue.head.policy.keeps_done().then_some(result.unwrap_or(&[]));
                 self.commit(&Op::Finish { id, keep });
@@ -77,6 +83,7 @@ impl Run<'_, '_> {
     pub(crate) fn release(&mut self, id: JobId, token: u64, delay_ms: Option<u64>) -> i64 {
         match self.hold(id, token) {
             None => GONE,
+            Some(Hold::Live) if Fault::ReleaseIsForgotten.is_on() => YES,
             Some(Hold::Live | Hold::Late) => {
                 self.commit(&Op::Release { id, due: in_future(delay_ms.unwrap_or(0), self.turn.now) });
                 YES

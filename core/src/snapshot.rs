@@ -1,6 +1,7 @@
 //! A whole queue as batches of ops, and back; and batches from a primary onto a queue.
 
 use crate::apply::Applied;
+use crate::canary::Fault;
 use crate::codec::{decode, encode};
 use crate::effects::Effects;
 use crate::limits::{MAX_BATCH, SNAPSHOT_CHUNK};
@@ -33,6 +34,9 @@ impl Queue {
             encode_job(&job, self.consumer(&job), self.group(&job), &mut batch);
         }
         for (key, owner) in self.dedup.iter() {
+            if Fault::SnapshotLosesWindows.is_on() && owner.until > 0 {
+                continue;
+            }
             let held = owner.held.as_ref().map_or(0, |held| held.payload.len());
             if batch.bytes().len().saturating_add(held) > SNAPSHOT_CHUNK {
                 emit(batch.bytes());
@@ -94,6 +98,9 @@ fn apply_ops(queue: &mut Queue, from: (Reader<'_>, u64), effects: &mut Effects) 
     let (mut reader, now) = from;
     while !reader.is_at_end() {
         let op = decode(&mut reader, now)?;
+        if Fault::ReplicaSkipsExtensions.is_on() && matches!(op, Op::Extend { .. }) {
+            continue;
+        }
         effects.watch(&op);
         effects.note(queue.apply_op(&op, now));
     }

@@ -101,6 +101,7 @@ impl Queue {
             Op::Release { id, due } => told(self.release(*id, *due, now), Event::Release),
             Op::Extend { id, deadline } => changed(self.extend(*id, *deadline, now)),
             Op::Expire { id, due } => told(self.expire(*id, *due, now), Event::Expire),
+            Op::Promote { id, .. } if crate::canary::Fault::PromotionLosesAJob.is_on() => changed(self.remove(*id, false).map(|_| ())),
             Op::Promote { due, id } => changed(self.promote(*due, *id)),
             Op::Redrive { id, due, priority } => told(self.redrive(*id, *due, *priority, now), Event::Redrive),
             Op::Set { id, priority, due } => changed(self.set(*id, *priority, *due)),
