@@ -45,7 +45,12 @@ impl Client {
 
     /// Sends what it is given.
     pub fn send_bytes(&self, bytes: &[u8]) {
-        (&self.stream).write_all(bytes).expect("send to the server");
+        self.try_send_bytes(bytes).expect("send to the server");
+    }
+
+    /// Sends what it is given, to a server that may be gone.
+    pub fn try_send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.stream).write_all(bytes)
     }
 
     /// The next reply.

@@ -6,8 +6,8 @@ mod scene;
 mod server;
 mod stock;
 
-pub use client::{ids, jobs, wait_until, Client, Job};
+pub use client::{ids, jobs, wait_until, Client, Job, PATIENCE};
 pub use reply::{Fields, Reply};
-pub use scene::{check_equal, Scene};
+pub use scene::{check_counters, check_equal, check_files, Scene};
 pub use server::{Server, Stop};
 pub use stock::{stock, Stock};

@@ -120,6 +120,14 @@ impl Server {
         wait_until("the server's end", || self.child.try_wait().expect("wait for the server").is_some());
     }
 
+    /// Sends a signal to the server's process.
+    #[track_caller]
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.child.id()).expect("a pid");
+        // SAFETY: a plain system call; the child was not waited for, so the pid is still its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "kill");
+    }
+
     /// Starts a stopped server on its files, with further lines of configuration.
     #[track_caller]
     pub fn start_again(&mut self, config: &[&str]) {
