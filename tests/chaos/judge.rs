@@ -47,7 +47,8 @@ impl Ledger {
                 }
                 lanes.entry((job.queue, payload)).or_default().push((lease, payload));
                 // A group in order has one lease at a time.
-                if let (Some(group), "ordered") = (&job.group, job.queue) {
+                // One that a producer cancels makes room at once.
+                if let (Some(group), "ordered", false) = (&job.group, job.queue, job.optional) {
                     lanes.entry((job.queue, group)).or_default().push((lease, payload));
                 }
             }
@@ -68,7 +69,8 @@ impl Ledger {
             for pair in leases.windows(2) {
                 let ((before, one), (after, other)) = (pair[0], pair[1]);
                 let end = before.ended.unwrap_or(i64::MAX).min(before.until);
-                if after.granted + SLACK < end && !self.doubtful_lease(before) {
+                // A lease that was lost with its server ends for nobody else.
+                if after.granted + SLACK < end && !self.doubtful_lease(before) && !self.doubtful_lease(after) {
                     found.push(format!("{lane:?}: two live leases: {one} {before:?}, {other} {after:?}"));
                 }
             }
