@@ -277,9 +277,9 @@ impl<'a> Worker<'a> {
         drop(inside);
         match answer {
             Answer::Reply(reply) => Some(reply),
-            Answer::Refused => None,
-            Answer::Unknown => {
-                if verb.starts_with("ACK") {
+            answer => {
+                // Who was UNBLOCKED while it waited for the next job has acknowledged the last.
+                if verb == "ACKLEASE" || (verb == "ACK" && matches!(answer, Answer::Unknown)) {
                     world.ledger().acked(&job.text(), job.token, Code::Unknown, When::since(sent));
                 }
                 None

@@ -126,3 +126,66 @@ impl Ledger {
         );
     }
 }
+
+/// A judge that never finds anything would be no use.
+#[test]
+fn the_judge_sees() {
+    let job = |token: i64| crate::harness::Job {
+        id: "1-0".to_owned(),
+        token,
+        deliveries: 1,
+        payload: b"0.x".to_vec(),
+        lease_ms: 1000,
+        meta: None,
+    };
+    let found = |story: &dyn Fn(&mut Ledger)| {
+        let mut ledger = Ledger::default();
+        ledger.pushing("0.x", "plain", None, false);
+        ledger.stored("0.x", Stored::Yes(When { sent: 5_000, told: 5_001, safe: false }));
+        story(&mut ledger);
+        ledger.judge_end(&[]);
+        ledger.findings.join("; ")
+    };
+    let ack = |ledger: &mut Ledger, code, at| {
+        ledger.acked("0.x", 6_000_000, code, When { sent: at, told: at, safe: false });
+    };
+    let lease = |ledger: &mut Ledger, token| ledger.delivered(&job(token), "w", token / 1000, 6);
+    let finished = |ledger: &mut Ledger| {
+        lease(ledger, 6_000_000);
+        ack(ledger, Code::Finished, 6_500);
+    };
+    assert_eq!(found(&finished), "");
+    assert!(found(&|_| {}).contains("nobody finished it"));
+    assert!(found(&|ledger| ack(ledger, Code::NotYours, 6_500)).contains("nobody finished it"));
+    assert_eq!(found(&|ledger| ack(ledger, Code::Unknown, 6_500)), "");
+    // It comes again.
+    let again = |ledger: &mut Ledger| {
+        finished(ledger);
+        lease(ledger, 9_000_000);
+    };
+    assert!(found(&again).contains("given out again"));
+    let tail = |from, to| crate::ledger::Doubt { from, to, failover: true };
+    let lost = |ledger: &mut Ledger| {
+        ledger.doubts.push(tail(6_400, 6_600));
+        again(ledger);
+    };
+    assert_eq!(found(&lost), "");
+    // Two have it.
+    let twice = |ledger: &mut Ledger| {
+        lease(ledger, 6_000_000);
+        lease(ledger, 6_900_000);
+        ledger.acked("0.x", 6_900_000, Code::Finished, When { sent: 6_950, told: 6_950, safe: false });
+    };
+    assert!(found(&twice).contains("two live leases"));
+    let stored_no = |ledger: &mut Ledger| {
+        ledger.stored("0.x", Stored::No);
+        finished(ledger);
+    };
+    assert!(found(&stored_no).contains("was refused or dropped"));
+    let mut tired = job(6_000_000);
+    tired.deliveries = 7;
+    assert!(found(&|ledger| ledger.delivered(&tired, "w", 6_000, 6)).contains("delivery 7 of 6"));
+    let mut stranger = job(6_000_000);
+    stranger.payload = b"0.y".to_vec();
+    assert!(found(&|ledger| ledger.delivered(&stranger, "w", 6_000, 6)).contains("nobody pushed it"));
+}

@@ -38,6 +38,8 @@ pub fn run(kind: Kind, seed: u64) {
     let primary = Server::with(&config);
     let replica = primary.replica(&config);
     let world = World::new(primary.port);
+    // A test that fails shows it, also one that does not get to its verdict.
+    println!("{kind:?}, CHAOS_SEED={seed}, servers at {} and {}", primary.port, replica.port);
     let mut nemesis = Nemesis { kind, chance: Chance::new(seed, 0), world: &world, primary, replica };
     nemesis.create();
     std::thread::scope(|scope| {

@@ -120,7 +120,8 @@ impl Server {
         wait_until("the server's end", || self.child.try_wait().expect("wait for the server").is_some());
     }
 
-    /// Sends a signal to the server's process.
+    /// Sends a signal to the server's process, for tests/chaos.
+    #[allow(dead_code)]
     #[track_caller]
     pub fn signal(&self, signal: i32) {
         let pid = i32::try_from(self.child.id()).expect("a pid");
