@@ -22,6 +22,11 @@ pub struct Client {
 impl Client {
     pub fn connect(port: u16) -> io::Result<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
+        // While nobody listens there, the kernel may give a socket that very port, and then it has
+        // itself at the other end.
+        if stream.local_addr()? == stream.peer_addr()? {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         stream.set_nodelay(true)?;
         Ok(Client { stream, unread: RefCell::default() })
     }
