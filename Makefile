@@ -3,7 +3,7 @@
 # RQ_SERVER: the server for `run`, a name of `scripts/servers list` or a path. RQ_CACHE: where
 # fetched servers are kept (by default ~/.cache/rq).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lab matrix fuzz bench depth lint clean
+.PHONY: help build run test lab matrix chaos fuzz bench depth lint clean
 
 # bindgen needs a libclang.
 CARGO = eval "$$(scripts/libclang)" && cargo
@@ -22,6 +22,9 @@ test: ## all that CI runs
 
 matrix: ## the tests on real servers, on all seven
 	@scripts/test $$(scripts/servers list | cut -d ' ' -f 1)
+
+chaos: build ## servers killed, turned round and stormed for CHAOS_SECONDS each, judged by a ledger
+	@scripts/chaos
 
 lab: build ## lists, streams and RQ when things go wrong, side by side; LAB="b e redis-7.0"
 	@scripts/lab $(LAB)

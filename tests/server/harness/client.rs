@@ -22,6 +22,11 @@ pub struct Client {
 impl Client {
     pub fn connect(port: u16) -> io::Result<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
+        // While nobody listens there, the kernel may give a socket that very port, and then it has
+        // itself at the other end.
+        if stream.local_addr()? == stream.peer_addr()? {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
         stream.set_nodelay(true)?;
         Ok(Client { stream, unread: RefCell::default() })
     }
@@ -45,7 +50,12 @@ impl Client {
 
     /// Sends what it is given.
     pub fn send_bytes(&self, bytes: &[u8]) {
-        (&self.stream).write_all(bytes).expect("send to the server");
+        self.try_send_bytes(bytes).expect("send to the server");
+    }
+
+    /// Sends what it is given, to a server that may be gone.
+    pub fn try_send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        (&self.stream).write_all(bytes)
     }
 
     /// The next reply.

@@ -13,3 +13,9 @@ pub use reply::{Fields, Reply};
 pub use scene::{check_equal, Scene};
 pub use server::{Server, Stop};
 pub use stock::{stock, Stock};
+
+// What only tests/chaos uses, which has this folder as well.
+#[allow(unused_imports)]
+pub use client::PATIENCE;
+#[allow(unused_imports)]
+pub use scene::{check_counters, check_files};

@@ -94,24 +94,9 @@ impl Scene {
         let (primary, replica) = (&self.pair().primary, &self.pair().replica);
         wait_until_quiet(primary);
         check_equal(primary, replica);
-        let before = Everything::of(primary);
-        primary.run("DEBUG RELOAD");
-        before.expect_on(primary, "DEBUG RELOAD");
-        primary.run("DEBUG LOADAOF");
-        before.expect_on(primary, "loading the AOF");
-        for preamble in ["yes", "no"] {
-            primary.run(format!("CONFIG SET aof-use-rdb-preamble {preamble}"));
-            primary.rewrite_aof();
-            primary.run("DEBUG LOADAOF");
-            before.expect_on(primary, &format!("loading the rewritten AOF, with its preamble: {preamble}"));
-        }
+        check_files(primary);
         check_equal(primary, replica);
-        for server in [primary, replica] {
-            let info = server.server_info("rq");
-            for name in ["rq_misfit_ops", "rq_undecodable_batches", "rq_panics"] {
-                assert_eq!(info[name], "0", "{name} in INFO rq at port {}", server.port);
-            }
-        }
+        check_counters(&[primary, replica]);
     }
 }
 
@@ -256,4 +241,33 @@ pub fn check_equal(primary: &Server, replica: &Server) {
     wait_until_quiet(primary);
     replica.wait_in_step(primary);
     Everything::of(primary).expect_on(replica, "replication");
+}
+
+/// What is on the server must come back from an RDB file, from the AOF as it was written, and from
+/// a rewritten AOF of both kinds.
+#[track_caller]
+pub fn check_files(primary: &Server) {
+    wait_until_quiet(primary);
+    let before = Everything::of(primary);
+    primary.run("DEBUG RELOAD");
+    before.expect_on(primary, "DEBUG RELOAD");
+    primary.run("DEBUG LOADAOF");
+    before.expect_on(primary, "loading the AOF");
+    for preamble in ["yes", "no"] {
+        primary.run(format!("CONFIG SET aof-use-rdb-preamble {preamble}"));
+        primary.rewrite_aof();
+        primary.run("DEBUG LOADAOF");
+        before.expect_on(primary, &format!("loading the rewritten AOF, with its preamble: {preamble}"));
+    }
+}
+
+/// No op was out of place, no batch unreadable, nothing panicked.
+#[track_caller]
+pub fn check_counters(servers: &[&Server]) {
+    for server in servers {
+        let info = server.server_info("rq");
+        for name in ["rq_misfit_ops", "rq_undecodable_batches", "rq_panics"] {
+            assert_eq!(info[name], "0", "{name} in INFO rq at port {}", server.port);
+        }
+    }
 }
