@@ -5,6 +5,7 @@ use crate::effects::{Effects, End, Run, Turn};
 use crate::error::Error;
 use crate::id::JobId;
 use crate::job::State;
+use crate::limits::MAX_PAYLOAD;
 use crate::op::Op;
 use crate::produce;
 use crate::policy::Policy;
@@ -139,6 +140,14 @@ fn admit(queue: &Queue, request: &Request<'_>, turn: &Turn<'_>) -> Result<(), Er
     match request {
         Request::Push { payloads, ties, .. } => produce::admit(queue, payloads, ties.dedup.as_ref(), turn),
         Request::Schedule { plan, .. } => slots::check_plan(plan, turn),
+        // What is kept of a job has to fit into one batch of ops.
+        Request::Ack { pairs, result: Some(result) } if !result.is_empty() && queue.head.policy.keeps_done() => {
+            let longest = pairs.iter().filter_map(|(id, _)| queue.job(id)).map(|job| job.payload.len()).max().unwrap_or(0);
+            match longest.saturating_add(result.len()) {
+                total if total > MAX_PAYLOAD => Err(Error::too_big("the result with its payload", total, MAX_PAYLOAD)),
+                _ => Ok(()),
+            }
+        }
         _ => Ok(()),
     }
 }

@@ -527,7 +527,7 @@ impl Groups {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.name_bytes.saturating_add(self.ids.len().saturating_mul(400)).saturating_add(self.all.bytes().saturating_mul(2))
+        self.name_bytes.saturating_add(self.ids.len().saturating_mul(1_000)).saturating_add(self.all.bytes().saturating_mul(2))
     }
 
     /// Whether it is consistent; `jobs` are all jobs of groups: group, key and slot if ready,

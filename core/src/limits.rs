@@ -31,6 +31,8 @@ pub const MAX_PEEK: u64 = 1_000;
 pub const PEEK_BYTES: u64 = 16 << 20;
 /// One batch of ops, hence one command's changes, is at most this long.
 pub const MAX_BATCH: usize = 16 << 20;
+/// What a batch says of a pushed job at most, beside its payload and its names.
+pub(crate) const SAID_OF_A_JOB: usize = 64;
 /// What a batch needs beside its payloads, and the room for the leases it hands to waiters.
 pub const BATCH_ROOM: usize = 64 << 10;
 /// The longest payload.

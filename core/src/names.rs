@@ -80,6 +80,15 @@ impl Names {
         if self.recent != Some(id) {
             self.forget_unused(id);
         }
+        self.let_go();
+    }
+
+    /// When nobody is left but the one that was used last, what many others took is given back.
+    fn let_go(&mut self) {
+        let unused = |id: NameId| self.get(id).is_none_or(|name| name.jobs == 0);
+        if self.names.capacity() > 64 && self.ids.len() <= 1 && self.recent.is_none_or(unused) {
+            *self = Names::default();
+        }
     }
 
     fn forget_unused(&mut self, id: NameId) {

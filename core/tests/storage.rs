@@ -146,3 +146,21 @@ fn replaced_payloads_leave_nothing_behind() {
         assert!(second.abs_diff(*first) < 40_000, "{first} bytes, then {second}, with payloads of {size}");
     }
 }
+
+/// A copy has rows that are exactly full: what comes next makes them longer, whatever their length.
+#[test]
+fn a_copy_grows_from_every_length() {
+    for jobs in 1..=260usize {
+        let mut q = Weighed::new();
+        q.push(jobs, &[b"DELAY", b"100000"]);
+        q.push(jobs, &[b"PRIORITY", b"1"]);
+        let mut copy = Box::new(q.queue.copy(7));
+        std::mem::swap(&mut q.queue, &mut copy);
+        q.push(3, &[b"DELAY", b"100000"]);
+        q.push(3, &[b"PRIORITY", b"1"]);
+        q.push(3, &[]);
+        q.run(Verb::Lease, &[b"w", b"COUNT", b"300"]);
+        rq_core::check(&q.queue).unwrap_or_else(|error| panic!("{jobs} jobs: {error}"));
+        assert_eq!(q.queue.jobs(), 2 * jobs + 9);
+    }
+}

@@ -6,6 +6,7 @@ use super::{make_ready, move_to, ttl_at, Found};
 use crate::dedup::Owner;
 use crate::id::JobId;
 use crate::job::{Hold, More, Outline, Reason, Settled, Slot, State};
+use crate::limits::MAX_PAYLOAD;
 use crate::op::Due;
 use crate::queue::Queue;
 use crate::store::{Entry, Record};
@@ -56,6 +57,8 @@ impl Queue {
         let found = self.find(id, |job| Self::claimed(job) || job.hold(job.token) == Hold::LateDead)?;
         self.head.totals.acked = self.head.totals.acked.saturating_add(1);
         let Some(result) = keep else { return self.remove_found(&found, false) };
+        // Only a forged op comes with more than can be saved.
+        let result = Some(result).filter(|result| found.size.saturating_add(result.len() as u64) <= MAX_PAYLOAD as u64).unwrap_or(&[]);
         self.change(&found, |job| {
             let more = &mut job.more;
             more.settled = Settled::Finished;

@@ -3,7 +3,7 @@
 use super::once;
 use crate::args::Args;
 use crate::error::{quote, Error};
-use crate::limits::{BATCH_ROOM, MAX_BATCH, MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, MAX_SPAN_MS};
+use crate::limits::{BATCH_ROOM, MAX_BATCH, MAX_DELIVERIES, MAX_LEASE_MS, MAX_NAME, MAX_PAYLOAD, SAID_OF_A_JOB, MAX_SPAN_MS};
 use crate::request::{DedupOptions, JobOptions, PlanArgs, Request, RuleArgs, Ties, When};
 use crate::schedule::Missed;
 
@@ -54,6 +54,13 @@ pub(super) fn push<'a>(args: &mut Args<'a>, payloads: &'a [&'a [u8]], many: bool
     let room = MAX_BATCH.saturating_sub(BATCH_ROOM);
     if total > room {
         return Err(Error::too_big("the payloads together", total, room));
+    }
+    // All of it has to fit into one batch of ops: keys, and what else there is to say of each job.
+    let keys = dedup.iter().flat_map(|dedup| dedup.keys).fold(0usize, |sum, key| sum.saturating_add(key.len()));
+    let total = total.saturating_add(keys).saturating_add(payloads.len().saturating_mul(SAID_OF_A_JOB));
+    let room = MAX_BATCH.saturating_sub(BATCH_ROOM / 2);
+    if total > room {
+        return Err(Error::too_big("the payloads with their keys", total, room));
     }
     let options = JobOptions {
         when: when.unwrap_or_default(),

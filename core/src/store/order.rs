@@ -167,7 +167,7 @@ impl<E: Entry> Order<E> {
             chunk.low = chunk.low.min(key);
             if chunk.entries.len() == chunk.entries.capacity() {
                 // 4, 16, 64, a chunk.
-                chunk.entries.reserve_exact(chunk.entries.len().saturating_mul(3).clamp(4, CHUNK.saturating_sub(chunk.entries.len())));
+                chunk.entries.reserve_exact(chunk.entries.len().saturating_mul(3).max(4).min(CHUNK.saturating_sub(chunk.entries.len())));
             }
             chunk.entries.insert(place, entry);
             return;

@@ -261,7 +261,7 @@ impl Record {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Record::Full(full) => {
-                std::mem::size_of::<Full>().saturating_add(16).saturating_add(full.more.error.len())
+                std::mem::size_of::<Full>().saturating_add(16).saturating_add(full.more.error.len()).saturating_add(full.more.result.len())
             }
             _ => 0,
         }

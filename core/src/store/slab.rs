@@ -11,6 +11,8 @@ pub(crate) struct Slab<T> {
     /// The pages with a free place, each once.
     roomy: Vec<u32>,
     len: usize,
+    /// How many places there is memory for.
+    room: usize,
 }
 
 #[derive(Debug, Clone)]
@@ -24,7 +26,7 @@ struct Page<T> {
 
 impl<T> Slab<T> {
     pub(crate) fn new() -> Slab<T> {
-        Slab { pages: Vec::new(), roomy: Vec::new(), len: 0 }
+        Slab { pages: Vec::new(), roomy: Vec::new(), len: 0, room: 0 }
     }
 
     fn split(number: u32) -> (usize, usize) {
@@ -64,7 +66,8 @@ impl<T> Slab<T> {
             None => {
                 if page.items.len() == page.items.capacity() {
                     // 1, 4, 16, a page.
-                    page.items.reserve_exact(page.items.len().saturating_mul(3).max(1));
+                    page.items.reserve_exact(page.items.len().saturating_mul(3).max(1).min(PAGE.saturating_sub(page.items.len())));
+                    self.room = self.room.saturating_add(page.items.capacity()).saturating_sub(page.items.len());
                 }
                 page.items.push(Some(item));
             }
@@ -84,6 +87,7 @@ impl<T> Slab<T> {
         let item = page.items.get_mut(place)?.take()?;
         page.taken &= !(1 << (place & 63));
         if page.taken == 0 && page.items.capacity() > 8 {
+            self.room = self.room.saturating_sub(page.items.capacity());
             page.items = Vec::new();
         }
         if !page.roomy {
@@ -100,10 +104,8 @@ impl<T> Slab<T> {
 
     /// About how many bytes it takes, but for what its items point at.
     pub(crate) fn bytes(&self) -> usize {
-        // Pages with room are counted as full ones: an estimate, in O(1).
-        let items = self.pages.len().saturating_mul(PAGE).min(self.len.saturating_mul(2));
         let row = self.pages.len().saturating_mul(std::mem::size_of::<Page<T>>().saturating_add(16));
-        items.saturating_mul(std::mem::size_of::<Option<T>>()).saturating_add(row)
+        self.room.saturating_mul(std::mem::size_of::<Option<T>>()).saturating_add(row)
     }
 
     /// Whether it has hardly any room, taken or free.
