@@ -164,3 +164,37 @@ fn a_copy_grows_from_every_length() {
         assert_eq!(q.queue.jobs(), 2 * jobs + 9);
     }
 }
+
+/// What is kept beside payloads is told as well (`bytes` compares).
+#[test]
+fn results_are_counted() {
+    let mut q = Weighed::new();
+    q.run(Verb::Alter, &[b"KEEPDONE", b"1000"]);
+    q.push(100, &[]);
+    let (leases, result) = (q.run(Verb::Lease, &[b"w", b"COUNT", b"100"]), vec![b'r'; 100_000]);
+    for job in items(&leases) {
+        q.run(Verb::Ack, &[string(at(job, 0)).as_bytes(), int(at(job, 1)).to_string().as_bytes(), b"RESULT", &result]);
+    }
+    drop((leases, result));
+    assert!(q.bytes() > 10_000_000);
+}
+
+/// Many one-shot workers leave nothing when their jobs have gone.
+#[test]
+fn consumers_leave_nothing_behind() {
+    let mut q = Weighed::new();
+    let empty = q.bytes();
+    for round in 0..2 {
+        q.push(5_000, &[]);
+        let mut leases = Vec::new();
+        for n in 0..5_000 {
+            let lease = q.run(Verb::Lease, &[format!("worker-{round}-{n}").as_bytes()]);
+            leases.push((string(at(at(&lease, 0), 0)), int(at(at(&lease, 0), 1)).to_string()));
+        }
+        for (id, token) in &leases {
+            q.run(Verb::Ack, &[id.as_bytes(), token.as_bytes()]);
+        }
+        drop(leases);
+        assert!(q.bytes() <= empty + 1_500, "{} bytes", q.bytes());
+    }
+}
