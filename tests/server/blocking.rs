@@ -3,17 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{jobs, wait_until, Client, Job, Reply, Scene, Server, Stop};
-
-/// A worker that waits.
-#[track_caller]
-fn block(server: &Server, line: &str) -> Client {
-    let blocked = server.blocked();
-    let worker = server.client();
-    worker.send_line(line);
-    server.wait_blocked(blocked + 1);
-    worker
-}
+use crate::harness::{block, jobs, wait_until, Client, Job, Reply, Scene, Server, Stop};
 
 const WAIT: &str = "RQ.LEASE q w BLOCK 0 LEASE 7200000";
 

@@ -1,6 +1,6 @@
 //! Queues in a cluster: their slots move, their nodes change sides.
 
-use crate::harness::{jobs, wait_until, Client, Cluster, Job, Server};
+use crate::harness::{block, jobs, wait_until, Client, Cluster, Job};
 
 const Q: &str = "{w}jobs";
 const IDLE: &str = "{w}idle";
@@ -40,14 +40,6 @@ fn check(cluster: &Cluster, load: &Load, digest: &str) {
     let worker = block(owner, &format!("RQ.LEASE {IDLE} w BLOCK 0"));
     owner.run(format!("RQ.PUSH {IDLE} due DELAY 300"));
     assert_eq!(jobs(&worker.reply())[0].text(), "due", "with nobody calling");
-}
-
-fn block(server: &Server, line: &str) -> Client {
-    let blocked = server.blocked();
-    let worker = server.client();
-    worker.send_line(line);
-    server.wait_blocked(blocked + 1);
-    worker
 }
 
 /// A worker that waits for a queue whose slot goes away is told where to.

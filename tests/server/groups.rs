@@ -1,15 +1,7 @@
 //! What holds leasing back: GROUP with its options, CONCURRENCY, RATE, AGING; RQ.GROUPS. All is
 //! decided when leasing, never by leasing and giving back. Case B24; B23 is `aging_lets_the_old_pass`.
 
-use crate::harness::{jobs, Client, Reply, Scene, Server};
-
-fn block(server: &Server, line: &str) -> Client {
-    let blocked = server.blocked();
-    let worker = server.client();
-    worker.send_line(line);
-    server.wait_blocked(blocked + 1);
-    worker
-}
+use crate::harness::{block, jobs, Client, Reply, Scene};
 
 #[track_caller]
 fn woken(worker: &Client) -> String {

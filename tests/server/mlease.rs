@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{jobs, wait_until, Client, Job, Reply, Scene, Server};
+use crate::harness::{block, jobs, wait_until, Client, Job, Reply, Scene, Server};
 
 /// Key and jobs of a reply.
 #[track_caller]
@@ -21,15 +21,6 @@ fn one(reply: &Reply) -> (String, String) {
 
 fn pair(key: &str, payload: &str) -> (String, String) {
     (key.to_owned(), payload.to_owned())
-}
-
-#[track_caller]
-fn block(server: &Server, line: &str) -> Client {
-    let blocked = server.blocked();
-    let worker = server.client();
-    worker.send_line(line);
-    server.wait_blocked(blocked + 1);
-    worker
 }
 
 const WAIT: &str = "RQ.MLEASE 3 a b c w BLOCK 0 LEASE 7200000";

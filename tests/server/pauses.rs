@@ -1,15 +1,7 @@
 //! RQ.PAUSE and RQ.RESUME: of a queue, in and out, and of a group. Case B67; what a paused queue does with all that comes
 //! back to it is in `paused_paths.rs`.
 
-use crate::harness::{jobs, wait_until, Client, Scene, Server, Stop};
-
-fn block(server: &Server, line: &str) -> Client {
-    let blocked = server.blocked();
-    let worker = server.client();
-    worker.send_line(line);
-    server.wait_blocked(blocked + 1);
-    worker
-}
+use crate::harness::{block, jobs, wait_until, Client, Scene, Server, Stop};
 
 #[track_caller]
 fn woken(worker: &Client) -> String {

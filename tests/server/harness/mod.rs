@@ -11,7 +11,7 @@ pub use cluster::Cluster;
 pub use client::{ids, jobs, wait_until, Client, Job};
 pub use reply::{Fields, Reply};
 pub use scene::{check_equal, Scene};
-pub use server::{Server, Stop};
+pub use server::{block, Server, Stop};
 pub use stock::{stock, Stock};
 
 // What only tests/chaos uses, which has this folder as well.

@@ -247,6 +247,16 @@ impl Drop for Server {
     }
 }
 
+/// A client that a command keeps waiting.
+#[track_caller]
+pub fn block(server: &Server, line: &str) -> Client {
+    let blocked = server.blocked();
+    let worker = server.client();
+    worker.send_line(line);
+    server.wait_blocked(blocked + 1);
+    worker
+}
+
 fn log_of(dir: &Path) -> String {
     String::from_utf8_lossy(&fs::read(dir.join("log")).unwrap_or_default()).into_owned()
 }
