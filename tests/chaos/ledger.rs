@@ -2,6 +2,8 @@
 //! pushes share.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt::{Display, Formatter};
+use std::ops::AddAssign;
 
 use crate::harness::Job;
 use crate::world::now;
@@ -94,8 +96,36 @@ pub struct Ledger {
     pub faults: VecDeque<String>,
     /// FLUSHALLs so far. Payloads begin with it: what is late for its ledger is known.
     pub era: u64,
-    /// How much was done, over all eras: pushes, deliveries, acknowledgements.
-    pub done: [u64; 3],
+    /// Over all eras.
+    pub totals: Totals,
+}
+
+/// How much was done. What was lost, or doubled under a live lease, is a finding and ends the run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    pub pushed: u64,
+    pub delivered: u64,
+    pub redelivered: u64,
+    pub acknowledged: u64,
+    /// By the queues' own count, when it was last asked: at the end of each era.
+    pub dead: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, more: Totals) {
+        self.pushed += more.pushed;
+        self.delivered += more.delivered;
+        self.redelivered += more.redelivered;
+        self.acknowledged += more.acknowledged;
+        self.dead += more.dead;
+    }
+}
+
+impl Display for Totals {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let Totals { pushed, delivered, redelivered, acknowledged, dead } = self;
+        write!(f, "{pushed} pushed, {delivered} delivered, {redelivered} of them again, {acknowledged} acknowledged, {dead} dead")
+    }
 }
 
 impl Ledger {
@@ -122,7 +152,7 @@ impl Ledger {
         if self.jobs.insert(payload.to_owned(), facts).is_some() {
             panic!("{payload} was pushed twice");
         }
-        self.done[0] += 1;
+        self.totals.pushed += 1;
     }
 
     /// None: of another era.
@@ -141,7 +171,8 @@ impl Ledger {
         if job.deliveries > most {
             self.finding(format!("{payload} {job}: delivery {} of {most}", job.deliveries));
         }
-        self.done[1] += 1;
+        self.totals.delivered += 1;
+        self.totals.redelivered += u64::from(job.deliveries > 1);
         let granted = job.token / 1000;
         let lease = Lease {
             token: job.token,
@@ -178,7 +209,7 @@ impl Ledger {
 
     pub fn acked(&mut self, payload: &str, token: i64, code: Code, when: When) {
         if code == Code::Finished {
-            self.done[2] += 1;
+            self.totals.acknowledged += 1;
         }
         if let Some(job) = self.job(payload) {
             job.acks.push(Ack { token, code, when });

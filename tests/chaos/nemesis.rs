@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::RwLockWriteGuard;
 
 use crate::clients::{drain, Producer, Worker, MAXDELIVERIES, QUEUES};
-use crate::harness::{check_counters, check_equal, check_files, stock, wait_until, Server, Stop};
-use crate::ledger::Doubt;
+use crate::harness::{check_counters, check_equal, check_files, stock, wait_until, Fields, Server, Stop};
+use crate::ledger::{Doubt, Totals};
 use crate::world::{now, sleep, Chance, World};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,7 @@ struct Nemesis<'a> {
     replica: Server,
 }
 
-pub fn run(kind: Kind, seed: u64) {
+pub fn run(kind: Kind, seed: u64) -> Totals {
     let fsync = if kind == Kind::Everysec { "everysec" } else { "always" };
     let config = ["appendonly yes", &format!("appendfsync {fsync}"), "rq.expiry-grace 50"];
     let primary = Server::with(&config);
@@ -64,6 +64,12 @@ pub fn run(kind: Kind, seed: u64) {
     let name = format!("{kind:?}, CHAOS_SEED={seed}");
     world.stop.store(false, SeqCst);
     nemesis.end(&name, seed);
+    let totals = world.ledger().totals;
+    totals
+}
+
+fn dead_total(info: &Fields) -> u64 {
+    u64::try_from(info.int("dead-total")).expect("a count")
 }
 
 /// Nothing is on its way but leases.
@@ -232,6 +238,10 @@ impl Nemesis<'_> {
     fn anew(&mut self) {
         let _alone = alone(self.world);
         self.fault("FLUSHALL");
+        // A queue may have been lost with its server since it was made.
+        let there = QUEUES.iter().filter(|queue| self.primary.run(format!("EXISTS {queue}")) == 1);
+        let dead = there.map(|queue| dead_total(&self.primary.info(queue))).sum::<u64>();
+        self.world.ledger().totals.dead += dead;
         self.world.ledger().judge();
         self.primary.run(format!("FLUSHALL {}", self.chance.of(&["SYNC", "ASYNC"])));
         self.world.ledger().forget();
@@ -275,8 +285,8 @@ impl Nemesis<'_> {
             let mut ledger = self.world.ledger();
             ledger.judge_end(&infos);
             ledger.verdict(name);
-            let [pushed, delivered, acked] = ledger.done;
-            println!("{name}: {pushed} pushed, {delivered} deliveries, {acked} acknowledged, {} eras", ledger.era + 1);
+            ledger.totals.dead += infos.iter().map(|(_, info)| dead_total(info)).sum::<u64>();
+            println!("{name}: {}, {} eras", ledger.totals, ledger.era + 1);
         }
         self.primary.wait_blocked(0);
         stock(&self.primary, "stock");
