@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod harness;
+mod access;
 mod binary;
 mod blocking;
 mod blocking_keys;
@@ -24,6 +25,7 @@ mod leasing;
 mod looking;
 mod memory;
 mod mlease;
+mod monitoring;
 mod odd_arguments;
 mod options;
 mod order;

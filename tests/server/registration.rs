@@ -3,7 +3,7 @@
 use crate::harness::{check_equal, stock, Reply, Server, Stop};
 
 /// Every command: its name, arity, flags, and what it does to its key; nothing if it has none.
-const COMMANDS: &[(&str, i64, &str, &str)] = &[
+pub const COMMANDS: &[(&str, i64, &str, &str)] = &[
     ("rq.push", -3, "write denyoom fast", "RW insert"),
     ("rq.mpush", -4, "write denyoom", "RW insert"),
     ("rq.lease", -3, "write blocking", "RW access update"),
@@ -39,7 +39,7 @@ const COMMANDS: &[(&str, i64, &str, &str)] = &[
 ];
 
 /// Those that have a key, and a call of each with enough arguments, for the key `q`.
-fn calls() -> impl Iterator<Item = (&'static str, &'static str, String)> {
+pub fn calls() -> impl Iterator<Item = (&'static str, &'static str, String)> {
     let keyed = COMMANDS.iter().filter(|(.., access)| !access.is_empty());
     keyed.map(|(name, arity, _, access)| (*name, *access, call(name, *arity)))
 }
