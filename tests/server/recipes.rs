@@ -231,3 +231,27 @@ fn leave_refuses_what_it_cannot_turn() {
     assert!(run(&s, "leave", &["list"]).status.success(), "done before");
     s.verify();
 }
+
+#[test]
+fn jobs_with_a_time_are_imported_from_a_sorted_set() {
+    let s = Scene::new();
+    let now = s.now();
+    let due = |seconds: i64| (now / 1000 + seconds).to_string();
+    s.run(format!("ZADD schedule {} later {}.5 next 1000000000 past", due(7200), due(3600)));
+    assert_eq!(eval(&s, "import-due.lua", &["schedule", "q"], &["2"]), 2);
+    assert_eq!((s.run("ZCARD schedule").int(), s.peek("q", "READY"), s.peek("q", "DELAYED")), (1, vec!["past".into()], vec!["next".into()]));
+    // A queue that takes nothing: what is left stays in the set.
+    s.run("RQ.PAUSE q IN");
+    assert!(eval(&s, "import-due.lua", &["schedule", "q"], &["2"]).error().contains("PAUSED"));
+    assert_eq!(s.run("ZCARD schedule"), 1);
+    s.run("RQ.RESUME q IN");
+    assert_eq!(eval(&s, "import-due.lua", &["schedule", "q"], &["2"]), 1);
+    assert_eq!(eval(&s, "import-due.lua", &["schedule", "q"], &["2"]), 0);
+    assert_eq!(s.peek("q", "DELAYED"), ["next", "later"]);
+    let dues: Vec<i64> = s.all_jobs("q").iter().map(|job| job.int("due-at")).filter(|due| *due > now).collect();
+    assert_eq!(dues, [(now / 1000 + 3600) * 1000 + 500, (now / 1000 + 7200) * 1000]);
+    s.run(format!("ZADD ms {} x", now + 5_000_000));
+    assert_eq!(eval(&s, "import-due.lua", &["ms", "r"], &["10", "MS"]), 1);
+    assert_eq!(s.all_jobs("r")[0].int("due-at"), now + 5_000_000);
+    s.verify();
+}
