@@ -3,7 +3,7 @@
 # RQ_SERVER: the server for `run`, a name of `scripts/servers list` or a path. RQ_CACHE: where
 # fetched servers are kept (by default ~/.cache/rq).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lab matrix chaos fuzz bench depth lint clean
+.PHONY: help build run test lab matrix chaos dashboards fuzz bench depth lint clean
 
 # bindgen needs a libclang.
 CARGO = eval "$$(scripts/libclang)" && cargo
@@ -28,6 +28,9 @@ chaos: build ## servers killed, turned round and stormed for CHAOS_SECONDS each,
 
 lab: build ## lists, streams and RQ when things go wrong, side by side; LAB="b e redis-7.0"
 	@scripts/lab $(LAB)
+
+dashboards: build ## the exporter, the alerts and the dashboard with a real Prometheus, from Debian's packages
+	@scripts/check-dashboards
 
 fuzz: ## random arguments, ops and snapshots, each for RQ_FUZZ_SECONDS (600), other ones every time
 	@RQ_FUZZ_SECONDS=$${RQ_FUZZ_SECONDS:-600} RQ_FUZZ_FROM=$$(date +%s)000000 \
