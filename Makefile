@@ -9,7 +9,7 @@
 CARGO = eval "$$(scripts/libclang)" && cargo
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: ## the module, target/release/librq.so: one file for all servers
 	@$(CARGO) build --release --locked
