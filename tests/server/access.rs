@@ -56,7 +56,7 @@ fn the_users_of_the_page_may_do_what_it_says_and_nothing_else() {
                 let line = line.replacen(" q", &format!(" {key}"), 1);
                 let reply = server.run(format!("ACL DRYRUN {user} {line}"));
                 let expected = may.contains(name) && (theirs || name == "rq.queues");
-                assert_eq!(reply == "OK", expected, "{line} by the {user}: {reply:?}");
+                assert_eq!(reply == "OK", expected, "{line} by the {user} of docs/ACCESS.md: {reply:?}");
             }
         }
         // What else a server has.
