@@ -23,7 +23,7 @@ print(json.dumps(seen))
 """
 
 
-def test(program, folder):
+def test(report, program, folder):
     """Leases from several queues, on both nodes, by redis-py."""
     env = packages.python()
     nodes = []
@@ -48,6 +48,7 @@ def test(program, folder):
                 raise ValueError(f"RESP{protocol}: {seen}")
             if {node for _, _, node in seen} != {first.port, second.port}:
                 raise ValueError(f"the keys are not on both nodes: {seen}")
+        report.count("redis-py in a cluster")
     finally:
         for node in nodes:
             node.kill()

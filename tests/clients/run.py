@@ -6,7 +6,7 @@ at a time, in pipelines, in MULTI and in Lua, and must see what is in `golden.tx
     RQ_UPDATE=1 ...                  writes golden.txt
 
 $RQ_SERVER and $RQ_MODULE choose server and module. Packages are fetched into the cache
-($RQ_CACHE). Clients that can't be had are skipped, and named in the last line; with
+($RQ_CACHE). Clients that can't be had are skipped, and said to be; with
 RQ_REQUIRE_CLIENTS=1 that is a failure.
 """
 
@@ -18,12 +18,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import cluster
-import golden
-import steps
-from clients import CLIENTS, Raw, Unavailable
-from server import ROOT, Server, ask_servers, wait_until
-from wire import rendered
+sys.dont_write_bytecode = True
+import cluster  # noqa: E402
+import golden  # noqa: E402
+import steps  # noqa: E402
+from clients import CLIENTS, Raw  # noqa: E402
+from report import Report  # noqa: E402
+from server import Server, ask_servers, wait_until  # noqa: E402
+from wire import rendered  # noqa: E402
 
 BLOCKED = re.compile(rb"flags=[^ ]*b")
 
@@ -116,8 +118,8 @@ def missing_commands(server):
     return sorted(names - tested)
 
 
-def compare(server, wanted, db, kind, protocol):
-    """None, or what a client saw otherwise."""
+def compare(report, server, wanted, db, kind, protocol):
+    """One client: it must see what is wanted, each way."""
     client = kind.start(server.port, db, protocol)
     try:
         for way in WAYS:
@@ -127,48 +129,30 @@ def compare(server, wanted, db, kind, protocol):
                     raise Differs(f"{way}: {step.line}\n  golden: {kind.view(right)}\n  seen:   {kind.view(reply)}")
     finally:
         client.close()
+    report.count(f"{kind.name}, RESP{protocol}")
 
 
 def main(names):
     program = ask_servers("path") or sys.exit("there is no server to run on")
-    passed, failed, skipped = 0, [], []
-
-    def count(label, errors):
-        nonlocal passed
-        passed += not errors
-        failed.extend([label] if errors else [])
-        print(f"{'FAILED' if errors else 'ok':8}{label}", *errors, sep="\n  ", flush=True)
-
-    def attempt(label, run, *args):
-        try:
-            run(*args)
-            count(label, [])
-        except Unavailable as error:
-            skipped.append(f"{label} ({error})")
-        except Exception as error:  # whatever a client does, the others shall have their turn
-            count(label, [f"{type(error).__name__}: {error}"])
-
+    report = Report()
     with tempfile.TemporaryDirectory(prefix="rq-clients-") as folder:
         server = Server(program, Path(folder) / "server", "databases 64", "appendonly no")
         try:
-            count("every command is in steps.txt", missing_commands(server))
+            report.count("every command is in steps.txt", missing_commands(server))
             wanted = references(server)
-            count("golden replies", golden.differences(wanted, update=os.environ.get("RQ_UPDATE") == "1"))
-            count("pipelines", list(piped_otherwise(wanted)))
+            report.count("golden replies", golden.differences(wanted, update=os.environ.get("RQ_UPDATE") == "1"))
+            report.count("pipelines", list(piped_otherwise(wanted)))
             with ThreadPoolExecutor(4) as pool:
                 for number, kind in enumerate(kind for kind in CLIENTS if not names or kind.name in names):
                     for protocol in kind.protocols:
-                        pool.submit(attempt, f"{kind.name}, RESP{protocol}", compare, server, wanted,
-                                    2 + 2 * number + protocol % 2, kind, protocol)
+                        pool.submit(report.attempt, f"{kind.name}, RESP{protocol}", compare, report, server,
+                                    wanted, 2 + 2 * number + protocol % 2, kind, protocol)
                 if not names:
-                    pool.submit(attempt, "redis-py in a cluster", cluster.test, program, Path(folder) / "cluster")
+                    pool.submit(report.attempt, "redis-py in a cluster", cluster.test, report, program,
+                                Path(folder) / "cluster")
         finally:
             server.kill()
-    if skipped and os.environ.get("RQ_REQUIRE_CLIENTS") == "1":
-        failed.extend(skipped)
-    note = "; skipped: " + ", ".join(sorted(skipped)) if skipped else ""
-    print(f"{passed} passed, {len(failed)} failed{note}")
-    return 1 if failed else 0
+    return report.end()
 
 
 if __name__ == "__main__":
