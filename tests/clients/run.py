@@ -21,6 +21,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 import cluster  # noqa: E402
 import golden  # noqa: E402
+import resend  # noqa: E402
 import steps  # noqa: E402
 from clients import CLIENTS, Raw  # noqa: E402
 from report import Report  # noqa: E402
@@ -147,6 +148,9 @@ def main(names):
                     for protocol in kind.protocols:
                         pool.submit(report.attempt, f"{kind.name}, RESP{protocol}", compare, report, server,
                                     wanted, 2 + 2 * number + protocol % 2, kind, protocol)
+                    if kind.name in resend.CLIENTS:
+                        pool.submit(report.attempt, f"{kind.name} pushes again by itself", resend.test, report,
+                                    server, 40 + number, kind)
                 if not names:
                     pool.submit(report.attempt, "redis-py in a cluster", cluster.test, report, program,
                                 Path(folder) / "cluster")

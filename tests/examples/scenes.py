@@ -72,7 +72,7 @@ class Stage:
         return worker
 
     def proxy(self):
-        self.proxies.append(Proxy(self.server.port))
+        self.proxies.append(Proxy(self.server.port, "RQ.ACK"))
         return self.proxies[-1]
 
     def create(self, queue, lease):
@@ -194,11 +194,11 @@ def an_ack_is_sent_until_it_is_answered(stage):
         job_id = stage.push(queue, "job")
         stage.wait_acked(queue, 2)
         # Of the lost reply it cannot know anything, so it asks again.
-        wait_until("it sends the ACK again", lambda: proxy.acks == 3)
+        wait_until("it sends the ACK again", lambda: proxy.seen == 3)
         after = stage.push(queue, "after")
         stage.wait_acked(queue, 3)
         same("lost", proxy.lost, 1)
-        same("sent", proxy.acks, 4)
+        same("sent", proxy.seen, 4)
         worker.check_took((before, "1"), (job_id, "1"), (after, "1"))
         same("deliveries", stage.total(queue, b"delivered-total"), 3)
         worker.end()

@@ -18,7 +18,9 @@ const refused = (error) => error;
 
 // ioredis, and iovalkey, which comes from it.
 async function likeIoredis(Redis) {
-  const client = new Redis({ port, db, protocol, replyMapping: protocol === 3 ? "resp3" : undefined });
+  const client = new Redis({
+    port, host: "127.0.0.1", db, protocol, replyMapping: protocol === 3 ? "resp3" : undefined,
+  });
   const together = async (start, commands) => {
     const chain = client[start]();
     for (const [name, ...args] of commands) chain.callBuffer(String(name), ...args);

@@ -24,7 +24,8 @@ def spelled(reply):
 def main(library, port, db, protocol):
     library = importlib.import_module(library)
     kind = getattr(library, library.__name__.capitalize())
-    client = kind(port=int(port), db=int(db), protocol=int(protocol), socket_timeout=90)
+    client = kind(host="127.0.0.1", port=int(port), db=int(db), protocol=int(protocol),
+                  socket_timeout=90)
 
     def call(words):
         try:
