@@ -11,7 +11,8 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{env, process, thread, time::Duration};
 
-use redis::{cmd, Client, Cmd, Connection, FromRedisValue, RedisError, RedisResult};
+use redis::{cmd, from_redis_value, from_redis_value_ref, Client, Cmd, Connection, FromRedisValue, ParsingError};
+use redis::{RedisError, RedisResult, Value};
 use signal_hook::{consts::SIGTERM, iterator::Signals};
 
 /// How long RQ.LEASE waits for a job; well below the socket's timeout.
@@ -73,8 +74,28 @@ pub struct Job {
     pub deliveries: i64,
     /// The work.
     pub payload: Vec<u8>,
+    /// How long it is leased.
+    pub lease_ms: u64,
     /// Somebody else has it by now, or it was cancelled: stop.
     pub lost: Arc<AtomicBool>,
+}
+
+impl FromRedisValue for Job {
+    fn from_redis_value(value: Value) -> Result<Job, ParsingError> {
+        let parts: Vec<Value> = from_redis_value(value)?;
+        // More may be added at the end.
+        let [id, token, deliveries, payload, lease_ms, ..] = parts.as_slice() else {
+            return Err("not a leased job".to_owned().into());
+        };
+        Ok(Job {
+            id: from_redis_value_ref(id)?,
+            token: from_redis_value_ref(token)?,
+            deliveries: from_redis_value_ref(deliveries)?,
+            payload: from_redis_value_ref(payload)?,
+            lease_ms: from_redis_value_ref(lease_ms)?,
+            lost: Arc::default(),
+        })
+    }
 }
 
 /// Works until SIGTERM. An error that the handler returns is told by RQ.NACK.
@@ -87,16 +108,15 @@ pub fn run(url: &str, queue: &str, name: &str, handler: impl Fn(&Job) -> Result<
     while !stopping.load(SeqCst) {
         let mut lease = cmd("RQ.LEASE");
         lease.arg(queue).arg(name).arg("BLOCK").arg(BLOCK_MS);
-        let leased: Option<Vec<(String, i64, i64, Vec<u8>, u64)>> = server.call(&lease)?;
-        for (id, token, deliveries, payload, lease_ms) in leased.unwrap_or_default() {
-            let job = Job { id, token, deliveries, payload, lost: Arc::default() };
+        let leased: Option<Vec<Job>> = server.call(&lease)?;
+        for job in leased.unwrap_or_default() {
             *held.lock().unwrap_or_else(PoisonError::into_inner) = Some(job.clone());
             if stopping.load(SeqCst) {
                 return server.call(&settle("RQ.RELEASE", &job));
             }
             let (over, wait) = channel();
             let (extend, beats, lost) = (settle("RQ.EXTEND", &job), Server::new(&client), job.lost.clone());
-            thread::spawn(move || beat(beats, &extend, Duration::from_millis(lease_ms) / 3, &lost, &wait));
+            thread::spawn(move || beat(beats, &extend, Duration::from_millis(job.lease_ms) / 3, &lost, &wait));
             let result = handler(&job);
             drop(over);
             held.lock().unwrap_or_else(PoisonError::into_inner).take();

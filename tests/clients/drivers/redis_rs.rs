@@ -1,6 +1,6 @@
 //! Drives redis-rs: `redis_rs PORT DB PROTOCOL`; see clients.py.
 
-#![allow(clippy::expect_used, clippy::panic, missing_docs)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 use std::io::{self, BufRead};
 
