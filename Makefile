@@ -3,7 +3,7 @@
 # RQ_SERVER: the server for `run`, a name of `scripts/servers list` or a path. RQ_CACHE: where
 # fetched servers are kept (by default ~/.cache/rq).
 .DEFAULT_GOAL := help
-.PHONY: help build run test lab matrix chaos dashboards fuzz bench depth lint clean
+.PHONY: help build run test clients lab matrix chaos dashboards fuzz bench depth lint clean
 
 # bindgen needs a libclang.
 CARGO = eval "$$(scripts/libclang)" && cargo
@@ -19,6 +19,11 @@ run: build ## a server with RQ and workers at work on real files; FOLDER=... for
 
 test: ## all that CI runs
 	@scripts/test
+
+clients: build ## real clients, and the workers of examples/, on RQ_SERVER
+	@$(CARGO) build --release --locked --examples
+	@tests/clients/run.py
+	@tests/examples/run.py
 
 matrix: ## the tests on real servers, on all seven
 	@scripts/test $$(scripts/servers list | cut -d ' ' -f 1)
