@@ -21,6 +21,8 @@ pub struct Info {
     pub scheduled: u64,
     pub retrying: u64,
     pub dead: u64,
+    /// How many ever died.
+    pub dead_total: u64,
     pub done: u64,
     /// How many are dead of each reason, by the reason's name.
     pub dead_of: BTreeMap<String, u64>,
@@ -38,6 +40,9 @@ pub struct Info {
     pub run_ms: Option<(u64, u64)>,
     pub totals: Totals,
 }
+
+/// By the queue's name.
+pub type Infos = BTreeMap<Vec<u8>, Info>;
 
 /// Counters that only grow, as long as the queue is the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -96,7 +101,7 @@ pub struct Sample {
     /// By name.
     pub rows: Vec<Row>,
     /// Of the queues that were asked for.
-    pub infos: BTreeMap<Vec<u8>, Info>,
+    pub infos: Infos,
     pub detail: Option<Detail>,
     /// Why RQ.INFO of some queue was refused.
     pub refused: Option<String>,
@@ -176,6 +181,7 @@ pub fn info(reply: &Value) -> Option<Info> {
         scheduled: fields.int("scheduled")?,
         retrying: fields.int("retrying")?,
         dead: fields.int("dead")?,
+        dead_total: fields.int("dead-total")?,
         done: fields.int("done")?,
         dead_of: reasons.collect(),
         held: fields.text("held")?,
@@ -270,7 +276,7 @@ mod tests {
         let map = Value::Map(pairs.iter().map(|(name, value)| (text(name), value.clone())).collect());
         let read = info(&flat(&pairs)).unwrap();
         assert_eq!(info(&map).unwrap(), read);
-        assert_eq!((read.scheduled, read.retrying, read.dead, read.done, read.blocked_clients), (2, 3, 4, 5, 6));
+        assert_eq!((read.scheduled, read.retrying, read.dead, read.dead_total, read.done, read.blocked_clients), (2, 3, 4, 50, 5, 6));
         assert_eq!(read.dead_of, BTreeMap::from([("failed".to_owned(), 3), ("rejected".to_owned(), 1)]));
         assert_eq!((read.held.as_str(), read.paused_out, read.paused_reason.as_deref()), ("paused", Some(0), Some(&b"repair"[..])));
         assert_eq!((read.oldest_lease_ms, read.oldest_dead_ms), (None, Some(7)));

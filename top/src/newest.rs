@@ -9,10 +9,17 @@ use crate::model::Dead;
 /// How many are kept.
 const MOST: usize = 50;
 /// How many are read in one call, and in how many calls each time.
-const PAGE: u64 = 1000;
-const PAGES: usize = 5;
+const PAGE: u64 = 250;
+const PAGES: usize = 20;
 
 const BEGINNING: &[u8] = b"0";
+
+/// How many are dead, and how many ever were.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct Counts {
+    pub now: u64,
+    pub ever: u64,
+}
 
 /// What was read so far.
 #[derive(Debug, Default)]
@@ -24,27 +31,34 @@ pub struct Newest {
     before: VecDeque<Dead>,
     /// Those of the page at the cursor, likewise.
     page: Vec<Dead>,
-    /// How many were dead when it was read.
-    dead: u64,
+    /// What was counted when it was read.
+    counts: Counts,
     behind: bool,
 }
 
 impl Newest {
-    /// Reads on, by `peek` of a cursor and a count, which returns the next cursor and jobs.
+    /// Reads on, by `peek` of a cursor and a count, which returns the next cursor and jobs. Asks
+    /// for nothing if all was read and nothing has changed since.
     pub fn read<E>(
         &mut self,
         queue: &[u8],
-        dead: u64,
+        counts: Counts,
         mut peek: impl FnMut(&[u8], u64) -> Result<(Vec<u8>, Vec<Dead>), E>,
     ) -> Result<(), E> {
-        if self.queue != queue || self.cursor.is_empty() {
-            *self = Newest { queue: queue.to_vec(), cursor: BEGINNING.to_vec(), ..Newest::default() };
+        let another = self.queue != queue || self.cursor.is_empty() || counts.ever < self.counts.ever;
+        if !another && !self.behind && counts == self.counts {
+            return Ok(());
         }
-        if dead < self.dead {
+        let gone = |counts: Counts| counts.ever.saturating_sub(counts.now);
+        if another {
+            *self = Newest { queue: queue.to_vec(), cursor: BEGINNING.to_vec(), ..Newest::default() };
+        } else if gone(counts) != gone(self.counts) {
             // Some came back or were removed; which ones is not known.
             self.before.clear();
         }
-        self.dead = dead;
+        // Unless all of it succeeds, the next time reads again.
+        self.behind = true;
+        self.counts = counts;
         for _ in 0..PAGES {
             let (next, jobs) = peek(&self.cursor, PAGE)?;
             self.behind = next != BEGINNING;
@@ -92,9 +106,11 @@ mod tests {
         (next.to_string().into(), page.into_iter().map(job).collect())
     }
 
+    /// The jobs that are shown, and how many calls it took. As many ever died as the last number says.
     fn read(newest: &mut Newest, queue: &str, list: &[u64]) -> (Vec<u64>, usize) {
         let mut calls = 0;
-        let result = newest.read(queue.as_bytes(), list.len() as u64, |cursor, count| {
+        let counts = Counts { now: list.len() as u64, ever: list.last().copied().unwrap_or(0).max(newest.counts.ever) };
+        let result = newest.read(queue.as_bytes(), counts, |cursor, count| {
             calls += 1;
             Ok::<_, ()>(peek(list, cursor, count))
         });
@@ -107,6 +123,7 @@ mod tests {
         let mut newest = Newest::default();
         assert_eq!(read(&mut newest, "q", &[]), (vec![], 1));
         assert_eq!(read(&mut newest, "q", &[1, 2, 3]), (vec![3, 2, 1], 1));
+        assert_eq!(read(&mut newest, "q", &[1, 2, 3]), (vec![3, 2, 1], 0), "nothing has changed");
         assert_eq!(read(&mut newest, "q", &[1, 3]), (vec![3, 1], 1), "one came back");
         assert_eq!(read(&mut newest, "other", &[7]), (vec![7], 1));
     }
@@ -114,22 +131,22 @@ mod tests {
     #[test]
     fn a_long_list_is_followed_to_its_end_and_then_read_from_there() {
         let mut newest = Newest::default();
-        let mut list: Vec<u64> = (1..=7500).collect();
+        let mut list: Vec<u64> = (1..=7400).collect();
         assert_eq!(read(&mut newest, "q", &list).1, PAGES);
         assert!(newest.is_behind());
-        assert_eq!(read(&mut newest, "q", &list).0[..2], [7500, 7499]);
+        assert_eq!(read(&mut newest, "q", &list).0[..2], [7400, 7399]);
         assert!(!newest.is_behind());
-        list.push(7501);
+        list.push(7401);
         let (jobs, calls) = read(&mut newest, "q", &list);
-        assert_eq!((jobs[0], jobs.len(), calls), (7501, MOST, 1));
+        assert_eq!((jobs[0], jobs.len(), calls), (7401, MOST, 1));
     }
 
     #[test]
     fn just_after_a_page_those_before_it_are_still_shown() {
         let mut newest = Newest::default();
-        let list: Vec<u64> = (1..=1001).collect();
+        let list: Vec<u64> = (1..=251).collect();
         let (jobs, _) = read(&mut newest, "q", &list);
-        assert_eq!((jobs[0], jobs[1], jobs.len()), (1001, 1000, MOST));
+        assert_eq!((jobs[0], jobs[1], jobs.len()), (251, 250, MOST));
     }
 
     #[test]
@@ -138,6 +155,23 @@ mod tests {
         read(&mut newest, "q", &(1..=2500).collect::<Vec<_>>());
         assert_eq!(read(&mut newest, "q", &[2100, 2200]).0, [2200, 2100]);
         assert_eq!(read(&mut newest, "q", &[5]).0, [5], "all after the cursor are gone");
+        assert_eq!(read(&mut newest, "q", &[5, 2501]).0, [2501, 5]);
         assert_eq!(read(&mut newest, "q", &[]).0, [0; 0]);
+    }
+
+    #[test]
+    fn after_a_failure_it_is_read_again() {
+        let mut newest = Newest::default();
+        let counts = Counts { now: 1, ever: 1 };
+        assert_eq!(newest.read(b"q", counts, |_, _| Err("NOPERM")), Err("NOPERM"));
+        assert_eq!(read(&mut newest, "q", &[1]), (vec![1], 1));
+    }
+
+    #[test]
+    fn another_queue_of_the_same_name() {
+        let mut newest = Newest::default();
+        read(&mut newest, "q", &(1..=2500).collect::<Vec<_>>());
+        newest.read(b"q", Counts { now: 1, ever: 1 }, |cursor, count| Ok::<_, ()>(peek(&[1], cursor, count))).unwrap();
+        assert_eq!(newest.jobs().map(|job| job.dead_at).collect::<Vec<_>>(), [1]);
     }
 }

@@ -1,13 +1,12 @@
 //! The connection: takes samples, brings dead jobs back, pauses and resumes. Connects anew by
 //! itself; a call that fails for want of a connection says so.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{cmd, pipe, Client, Cmd, Connection, ConnectionInfo, RedisError, Value};
 
-use crate::model::{self, Detail, Info, Row, Sample};
-use crate::newest::Newest;
+use crate::model::{self, Detail, Info, Infos, Row, Sample};
+use crate::newest::{Counts, Newest};
 use crate::text::shown;
 
 /// How long to wait for a connection, and for a reply.
@@ -80,7 +79,7 @@ impl Server {
         Ok(Sample { at: Instant::now(), unix_ms: unix_ms(), rows, infos, detail, refused })
     }
 
-    fn infos(&mut self, rows: &[Row], wish: &Wish) -> Result<(BTreeMap<Vec<u8>, Info>, Option<String>), Failure> {
+    fn infos(&mut self, rows: &[Row], wish: &Wish) -> Result<(Infos, Option<String>), Failure> {
         let on_screen = rows.iter().skip(wish.first).take(wish.rows).map(|row| &row.name);
         let names: Vec<&Vec<u8>> = on_screen.chain(&wish.chosen).collect();
         let mut calls = pipe();
@@ -89,7 +88,7 @@ impl Server {
             calls.cmd("RQ.INFO").arg(name.as_slice());
         }
         let replies: Vec<Value> = if names.is_empty() { Vec::new() } else { self.with(|connection| calls.query(connection))? };
-        let (mut infos, mut refused) = (BTreeMap::new(), None);
+        let (mut infos, mut refused) = (Infos::new(), None);
         for (name, reply) in names.into_iter().zip(replies) {
             match reply {
                 Value::ServerError(error) => {
@@ -108,8 +107,9 @@ impl Server {
     fn detail(&mut self, queue: &[u8], info: Option<&Info>) -> Result<Detail, Failure> {
         let consumers = self.call(cmd("RQ.CONSUMERS").arg(queue).arg("COUNT").arg(MOST_CONSUMERS));
         let consumers = consumers.and_then(|reply| model::consumers(&reply).ok_or_else(|| unknown_shape("RQ.CONSUMERS")));
+        let counts = info.map_or(Counts::default(), |info| Counts { now: info.dead, ever: info.dead_total });
         let mut newest = std::mem::take(&mut self.newest);
-        let read = newest.read(queue, info.map_or(0, |info| info.dead), |cursor, count| {
+        let read = newest.read(queue, counts, |cursor, count| {
             let mut peek = cmd("RQ.PEEK");
             peek.arg(queue).arg("DEAD").arg("CURSOR").arg(cursor).arg("COUNT").arg(count).arg("NOPAYLOAD");
             model::dead_page(&self.call(&peek)?).ok_or_else(|| unknown_shape("RQ.PEEK"))
