@@ -52,10 +52,10 @@ pub fn picture(app: &mut App) -> String {
     app.resize(rows);
     let detail = detail(app).map_or(0, |detail| {
         let (workers, dead) = (lines_of(&detail.consumers), lines_of(&detail.dead));
-        lines(summary(app, detail).len().saturating_add(workers).saturating_add(dead)).saturating_add(3)
+        lines(summary(app, detail).len().saturating_add(workers).saturating_add(dead)).saturating_add(2)
     });
     let refused = app.sample.as_ref().is_some_and(|sample| sample.refused.is_some());
-    let heights = [1, lines(rows).saturating_add(1), detail, u16::from(refused)];
+    let heights = [1, lines(rows.max(1)).saturating_add(1), detail, u16::from(refused)];
     let area = Rect::new(0, 0, WIDTH, heights.iter().fold(0, |sum, height| u16::saturating_add(sum, *height)));
     let mut buf = Buffer::empty(area);
     let [head, queues, detail, notice] = Layout::vertical(heights.map(Constraint::Length)).areas(area);

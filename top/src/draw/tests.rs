@@ -75,6 +75,7 @@ fn the_detail() {
 #[test]
 fn a_picture_has_all_of_it() {
     let picture = picture(&mut app(true));
+    assert!(picture.ends_with("red\\xff\n"), "no empty lines: {picture}");
     let detail = DETAIL.lines().filter(|line| line.contains("no such address") || line.contains("worker-"));
     for line in LIST.lines().skip(3).take(1).chain(detail) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -126,6 +127,7 @@ fn nothing_there() {
     let mut app = App::new("h:1/0".into(), None);
     app.take(Ok(Sample { rows: vec![], infos: BTreeMap::new(), ..sample(Instant::now(), 1) }));
     assert!(picture(&mut app).contains("0 queues: 0 ready"));
+    assert!(picture(&mut app).ends_with("\n  no queues here that this user may see\n"));
     assert!(screen(&mut app, 80, 10).contains("no queues here that this user may see"));
 }
 
