@@ -3,7 +3,7 @@
 # RQ_SERVER: the server for `run`, a name of `scripts/servers list` or a path. RQ_CACHE: where
 # fetched servers are kept (by default ~/.cache/rq).
 .DEFAULT_GOAL := help
-.PHONY: help build run test clients lab matrix chaos dashboards fuzz bench depth lint clean
+.PHONY: help build top run install uninstall archive deb test clients lab matrix chaos dashboards fuzz bench depth lint clean
 
 # bindgen needs a libclang.
 CARGO = eval "$$(scripts/libclang)" && cargo
@@ -13,6 +13,21 @@ help: ## this list
 
 build: ## the module, target/release/librq.so: one file for all servers
 	@$(CARGO) build --release --locked
+
+top: ## rq-top, target/release/rq-top: a live view of a server's queues
+	@$(CARGO) build --release --locked --package rq-top
+
+install: ## what `make build top` has built, to $DESTDIR$PREFIX (/usr/local); see docs/INSTALL.md
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/package install
+
+uninstall: ## removes that again
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/package uninstall
+
+archive: build top ## a release archive for this architecture, in target/dist
+	@scripts/package archive
+
+deb: build top ## a Debian package, in target/dist
+	@scripts/package deb
 
 run: build ## a server with RQ and workers at work on real files; FOLDER=... for your own
 	@scripts/demo $(FOLDER)

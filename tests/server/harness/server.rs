@@ -265,7 +265,9 @@ fn log_of(dir: &Path) -> String {
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/servers");
+        // A package's own folder, or that of the workspace above it.
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|folder| folder.join("scripts/servers"));
+        let script = scripts.into_iter().find(|path| path.exists()).expect("scripts/servers");
         let output = Command::new(&script).arg("path").stderr(Stdio::inherit()).output();
         let output = output.unwrap_or_else(|error| panic!("{}: {error}", script.display()));
         assert!(output.status.success(), "scripts/servers finds no server");
