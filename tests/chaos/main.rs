@@ -17,6 +17,7 @@ mod cycles;
 mod judge;
 mod ledger;
 mod nemesis;
+mod shards;
 mod storm;
 mod world;
 
@@ -67,6 +68,11 @@ fn failovers() {
 #[test]
 fn blocking_storms() {
     for_seeds(&[4], storm::run);
+}
+
+#[test]
+fn shards() {
+    for_seeds(&[5], shards::run);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::RwLockWriteGuard;
 
-use crate::clients::{drain, Producer, Worker, MAXDELIVERIES, QUEUES};
-use crate::harness::{check_counters, check_equal, check_files, stock, wait_until, Server, Stop};
+use crate::clients::{drain, Producer, Worker, MAXDELIVERIES, NARROW, ORDERED, QUEUES};
+use crate::harness::{check_counters, check_equal, check_files, stock, wait_until, Client, Server, Stop};
 use crate::ledger::Doubt;
 use crate::world::{now, sleep, Chance, World};
 
@@ -41,18 +41,8 @@ pub fn run(kind: Kind, seed: u64) {
     // A test that fails shows it, also one that does not get to its verdict.
     println!("{kind:?}, CHAOS_SEED={seed}, servers at {} and {}", primary.port, replica.port);
     let mut nemesis = Nemesis { kind, chance: Chance::new(seed, 0), world: &world, primary, replica };
-    nemesis.create();
-    std::thread::scope(|scope| {
-        // Also if the nemesis fails.
-        let _stop = StopAtEnd(&world);
-        for n in 0..3 {
-            let world = &world;
-            scope.spawn(move || Producer::new(world, seed, n).run());
-        }
-        for n in 0..6 {
-            let world = &world;
-            scope.spawn(move || Worker::new(world, seed, n).run());
-        }
+    create(&nemesis.primary);
+    at_work(&world, seed, || {
         for _ in 0..STEPS {
             sleep(nemesis.chance.of(&[1, 20, 60, 150]));
             nemesis.step();
@@ -62,8 +52,35 @@ pub fn run(kind: Kind, seed: u64) {
         }
     });
     let name = format!("{kind:?}, CHAOS_SEED={seed}");
-    world.stop.store(false, SeqCst);
     nemesis.end(&name, seed);
+}
+
+/// Makes the queues.
+pub fn create(primary: &Client) {
+    for queue in QUEUES {
+        let more = match queue {
+            ORDERED => "GROUPORDER yes",
+            NARROW => "GROUPLIMIT 2 CONCURRENCY 5",
+            _ => "",
+        };
+        primary.run(format!("RQ.CREATE {queue} LEASE 800 MAXDELIVERIES {MAXDELIVERIES} MAXEXPIRIES 0 BACKOFF 5 50 {more}"));
+    }
+}
+
+/// Producers and workers at work until `faults` are done.
+pub fn at_work(world: &World, seed: u64, faults: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        // Also if the nemesis fails.
+        let _stop = StopAtEnd(world);
+        for n in 0..3 {
+            scope.spawn(move || Producer::new(world, seed, n).run());
+        }
+        for n in 0..6 {
+            scope.spawn(move || Worker::new(world, seed, n).run());
+        }
+        faults();
+    });
+    world.stop.store(false, SeqCst);
 }
 
 /// Nothing is on its way but leases.
@@ -80,18 +97,6 @@ impl Drop for StopAtEnd<'_> {
 }
 
 impl Nemesis<'_> {
-    fn create(&self) {
-        for queue in QUEUES {
-            let more = match queue {
-                "ordered" => "GROUPORDER yes",
-                "narrow" => "GROUPLIMIT 2 CONCURRENCY 5",
-                _ => "",
-            };
-            let line = format!("RQ.CREATE {queue} LEASE 800 MAXDELIVERIES {MAXDELIVERIES} MAXEXPIRIES 0 BACKOFF 5 50 {more}");
-            self.primary.run(line);
-        }
-    }
-
     fn fault(&self, text: impl Into<String>) {
         self.world.ledger().fault(text.into());
     }
@@ -235,7 +240,7 @@ impl Nemesis<'_> {
         self.world.ledger().judge();
         self.primary.run(format!("FLUSHALL {}", self.chance.of(&["SYNC", "ASYNC"])));
         self.world.ledger().forget();
-        self.create();
+        create(&self.primary);
     }
 
     /// With waiters blocked; whoever settles or pushes does not get between.

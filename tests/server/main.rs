@@ -28,6 +28,7 @@ mod odd_arguments;
 mod options;
 mod order;
 mod origins;
+mod parts;
 mod paused_paths;
 mod pauses;
 mod persistence;
