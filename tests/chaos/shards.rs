@@ -115,7 +115,7 @@ impl Nemesis<'_> {
         self.cluster.nodes[to].stop(Stop::Kill);
         sleep(self.chance.below(50));
         self.cluster.nodes[to].start_again(&[]);
-        wait_until("the slot's being served", || self.cluster.owner(self.slot).is_some());
+        self.cluster.wait_ok();
         self.done[2] += 1;
     }
 
@@ -160,6 +160,7 @@ impl Nemesis<'_> {
         self.cluster.nodes[old].start_again(&[]);
         wait_until("the old one's new side", || self.role(old) == "slave");
         self.linked(old);
+        self.cluster.wait_ok();
         self.world.ledger().doubts.push(Doubt { from, to: now(), failover: true });
         self.done[4] += 1;
     }
@@ -196,7 +197,7 @@ impl Nemesis<'_> {
         for n in 0..6 {
             let other = &self.cluster.nodes[n];
             if other.port != node.port && other.port != replica.port {
-                wait_until("nothing elsewhere", || other.run("DBSIZE") == 0 && other.server_number("rq", "rq_queues") == 0);
+                wait_until("nothing elsewhere", || other.try_run("DBSIZE") == 0 && other.server_number("rq", "rq_queues") == 0);
             }
         }
         check_counters(&self.cluster.nodes.iter().collect::<Vec<_>>());

@@ -83,7 +83,7 @@ impl Deep {
         for node in [self.node(n), self.node(self.cluster.replica_of(n))] {
             wait_until("no key, no entry of the timer, nothing to be freed", || {
                 let rq = node.server_info("rq");
-                node.run("DBSIZE") == 0 && rq["rq_queues"] == "0" && rq["rq_lazyfree_pending_queues"] == "0"
+                node.try_run("DBSIZE") == 0 && rq["rq_queues"] == "0" && rq["rq_lazyfree_pending_queues"] == "0"
             });
             let most = 2_000_000;
             wait_until("the memory", || node.server_number("memory", "used_memory_dataset") < most);
@@ -192,7 +192,8 @@ fn a_target_that_dies_leaves_the_queue_where_it_was() {
         deep.cluster.nodes[others[0]].stop(Stop::Kill);
         traffic.goes_on();
         deep.cluster.nodes[others[0]].start_again(&[]);
-        deep.cluster.wait_owner(deep.slot, home);
+        deep.cluster.wait_ok();
+        assert_eq!(deep.home(), home);
         deep.expect_nothing(others[0]);
         wait_until("the move's end", || deep.cluster.move_state(home, others[0]) != Moving::UnderWay);
         traffic.goes_on();
@@ -216,6 +217,7 @@ fn a_deep_queue_changes_sides_under_load() {
         deep.node(new).run("CLUSTER FAILOVER");
         deep.cluster.wait_owner(deep.slot, new);
         deep.wait_linked(old);
+        deep.cluster.wait_ok();
     }
     traffic.goes_on();
     traffic.end();
@@ -240,6 +242,7 @@ fn a_deep_queue_outlives_its_primary_under_load() {
         deep.cluster.nodes[old].start_again(&[]);
         deep.cluster.wait_owner(deep.slot, new);
         deep.wait_linked(old);
+        deep.cluster.wait_ok();
     }
     traffic.goes_on();
     traffic.end();

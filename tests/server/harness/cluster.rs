@@ -46,10 +46,18 @@ impl Cluster {
             wait_until("its knowing the primary by name", || !node.try_run(&replicate).is_error());
             wait_until("the replica's link", || node.server_info("replication")["master_link_status"] == "up");
         }
-        let roles = |node: &Server| node.run("CLUSTER NODES").text().matches("slave").count();
-        cluster.wait("all nodes know the replicas", |node| roles(node) == replicas);
-        cluster.wait("the cluster", |node| info(node, "cluster_state") == "ok");
+        cluster.wait("all nodes know the replicas", |node| {
+            let nodes = node.try_run("CLUSTER NODES");
+            !nodes.is_error() && nodes.text().matches("slave").count() == replicas
+        });
+        cluster.wait_ok();
         cluster
+    }
+
+    /// Waits until all nodes serve.
+    #[track_caller]
+    pub fn wait_ok(&self) {
+        self.wait("the cluster", |node| info(node, "cluster_state") == "ok");
     }
 
     fn wait(&self, what: &str, holds: impl Fn(&Server) -> bool) {
@@ -67,13 +75,9 @@ impl Cluster {
 
     /// The node that serves a slot, as it says itself.
     pub fn owner(&self, slot: i64) -> Option<usize> {
-        (0..self.nodes.len()).filter(|n| self.nodes[*n].is_up()).find(|n| {
-            let (node, id) = (&self.nodes[*n], self.id(*n));
-            let ranges = node.run("CLUSTER SLOTS");
-            ranges.array().iter().any(|range| {
-                let [from, to, primary, ..] = range.array() else { panic!("not a range: {range:?}") };
-                (from.int()..=to.int()).contains(&slot) && primary.array()[2].text() == id
-            })
+        (0..self.nodes.len()).find(|n| {
+            let node = &self.nodes[*n];
+            node.is_up() && primary_of(node, slot).is_some_and(|id| node.try_run("CLUSTER MYID") == id.as_str())
         })
     }
 
@@ -81,13 +85,7 @@ impl Cluster {
     #[track_caller]
     pub fn wait_owner(&self, slot: i64, owner: usize) {
         let id = self.id(owner);
-        self.wait("the slot's new owner", |node| {
-            let ranges = node.run("CLUSTER SLOTS");
-            ranges.array().iter().any(|range| {
-                let range = range.array();
-                (range[0].int()..=range[1].int()).contains(&slot) && range[2].array()[2].text() == id
-            })
-        });
+        self.wait("the slot's new owner", |node| primary_of(node, slot).as_ref() == Some(&id));
     }
 
     /// The slot of a key, and the node that serves it.
@@ -120,9 +118,22 @@ impl Cluster {
     }
 }
 
+/// The name of the node that serves a slot, as this one has it; None also while it is loading.
+fn primary_of(node: &Server, slot: i64) -> Option<String> {
+    let reply = node.try_run("CLUSTER SLOTS");
+    let Reply::Array(ranges) = &reply else { return None };
+    let range = ranges.iter().map(Reply::array).find(|range| (range[0].int()..=range[1].int()).contains(&slot))?;
+    Some(range[2].array()[2].text().to_owned())
+}
+
+/// A line of CLUSTER INFO; nothing while it is loading.
 fn info(node: &Server, name: &str) -> String {
-    let info = node.run("CLUSTER INFO").text().to_owned();
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or("").trim().to_owned()
+    let reply = node.try_run("CLUSTER INFO");
+    if reply.is_error() {
+        return String::new();
+    }
+    let value = reply.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or("").trim().to_owned()
 }
 
 fn bus_port(node: &Server) -> String {
