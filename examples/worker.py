@@ -152,7 +152,7 @@ class Worker:
 
 # --- the work ---
 
-BYTES_PER_SECOND = float(sys.argv[4]) if len(sys.argv) > 4 else float("inf")
+BYTES_PER_SECOND = float("inf")
 
 # A result is stored under the job's id, so a second run does not make a second one; and it is
 # refused if a later lease has stored one already: the token is a fence. A database does the same:
@@ -179,4 +179,6 @@ def count_words(job):
 if __name__ == "__main__":
     if len(sys.argv) < 4:
         sys.exit(__doc__)
+    if len(sys.argv) > 4:
+        BYTES_PER_SECOND = float(sys.argv[4])
     Worker(int(sys.argv[1]), sys.argv[2], sys.argv[3]).run(count_words)

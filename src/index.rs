@@ -165,6 +165,12 @@ impl Index {
         Some((db, key))
     }
 
+    /// A queue of which what is known may be wrong. It stays in until it is set anew.
+    pub fn doubtful(&self) -> Option<(i32, Rc<[u8]>)> {
+        let (at, db, key) = self.times.first()?;
+        (*at == SOON).then(|| (*db, Rc::clone(key)))
+    }
+
     /// How many queues are known.
     pub fn len(&self) -> usize {
         self.known.values().map(HashMap::len).sum()

@@ -27,6 +27,8 @@ const STEPS: u32 = 128;
 /// When to look again: on a replica, after a role change at the latest; in a pause of writes.
 const AGAIN_ELSEWHERE_US: u64 = 1_000_000;
 const AGAIN_PAUSED_US: u64 = 50_000;
+/// The same, if there was no time to look at all that is in doubt there.
+const AGAIN_LOOKING_US: u64 = 10_000;
 /// When to look again at a queue whose slot is on its way here.
 const AGAIN_NOT_OWNED_MS: u64 = 100;
 /// What commands leave behind for the tick is done so much later.
@@ -97,13 +99,14 @@ pub fn tick(node: &Node, ctx: &Ctx) {
     blocking::expire(node);
     blocking::tell_what_is_left(node);
     let now_us = node.time.monotonic_us();
+    let in_time = || node.time.monotonic_us().saturating_sub(now_us) <= BUDGET_US;
     if let Some(again_us) = may_not_write(node, ctx) {
-        look_only(node, ctx);
+        let all_seen = look_only(node, ctx, in_time);
+        let again_us = if all_seen { again_us } else { AGAIN_LOOKING_US };
         node.timer.not_before_us.set(now_us.saturating_add(again_us));
         return;
     }
     node.timer.not_before_us.set(0);
-    let in_time = || node.time.monotonic_us().saturating_sub(now_us) <= BUDGET_US;
     while in_time() {
         if !work_for_waiters(node, ctx) {
             let now = node.time.now();
@@ -142,10 +145,12 @@ fn work_for_waiters(node: &Node, ctx: &Ctx) -> bool {
 }
 
 /// Where nothing may be written, those who wait for the end of a job learn all the same that its
-/// key has gone. What the primary tells of jobs comes by RQ.APPLY.
-fn look_only(node: &Node, ctx: &Ctx) {
+/// key has gone (what the primary tells of jobs comes by RQ.APPLY), and what is known of queues is
+/// put right: a replica must not remember each that its primary has ever deleted. False: there is
+/// more to look at.
+fn look_only(node: &Node, ctx: &Ctx, in_time: impl Fn() -> bool) -> bool {
     if ctx.flags().intersects(Flags::LOADING | Flags::ASYNC_LOADING) {
-        return;
+        return true;
     }
     let keys = node.waiters.borrow().watched_keys();
     for (db, key) in keys {
@@ -155,6 +160,21 @@ fn look_only(node: &Node, ctx: &Ctx) {
             blocking::look_for_ends(node, (db, &key), opened.as_mut().and_then(Key::queue).as_deref());
         }
     }
+    while in_time() {
+        let doubtful = node.index.borrow().doubtful();
+        let Some((db, key)) = doubtful else { return true };
+        let name = OwnedStr::new(&key);
+        let mut opened = ctx.select(db).then(|| Key::open(ctx, name.get(), Mode::Glance).ok()).flatten();
+        match opened.as_mut().and_then(Key::value) {
+            Some(Value { queue, told }) => {
+                let now = node.time.now();
+                let at = queue.next_event(now.ms, now.no_expiry_before_ms);
+                node.index.borrow_mut().correct(db, &key, told, at);
+            }
+            None => node.index.borrow_mut().forget(db, &key),
+        }
+    }
+    false
 }
 
 /// Whether, and after how many µs to ask again.

@@ -6,8 +6,12 @@ use crate::harness::{jobs, Job, Reply};
 use crate::ledger::{Code, Stored, When};
 use crate::world::{now, sleep, Answer, Chance, Conn, World};
 
-/// Jobs of a group in `ordered` one at a time; few at once in `narrow`.
-pub const QUEUES: [&str; 3] = ["plain", "ordered", "narrow"];
+/// Jobs of a group in this one at a time.
+pub const ORDERED: &str = "{q}ordered";
+/// Few at once.
+pub const NARROW: &str = "{q}narrow";
+/// All in one slot of a cluster.
+pub const QUEUES: [&str; 3] = ["{q}plain", ORDERED, NARROW];
 pub const MAXDELIVERIES: i64 = 6;
 
 pub struct Producer<'a> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::clients::ORDERED;
 use crate::harness::Fields;
 use crate::ledger::{Code, Facts, Lease, Ledger, Stored, When};
 
@@ -48,7 +49,7 @@ impl Ledger {
                 lanes.entry((job.queue, payload)).or_default().push((lease, payload));
                 // A group in order has one lease at a time.
                 // One that a producer cancels makes room at once.
-                if let (Some(group), "ordered", false) = (&job.group, job.queue, job.optional) {
+                if let (Some(group), ORDERED, false) = (&job.group, job.queue, job.optional) {
                     lanes.entry((job.queue, group)).or_default().push((lease, payload));
                 }
             }
@@ -88,6 +89,7 @@ impl Ledger {
             }
         }
         for (queue, info) in infos {
+            self.totals.died(info);
             let jobs: Vec<&Facts> = self.jobs.values().filter(|job| job.queue == *queue).collect();
             let count = |what: &dyn Fn(&Facts) -> bool| jobs.iter().filter(|job| what(job)).count() as i64;
             let stored = count(&|job| self.stored_surely(job));

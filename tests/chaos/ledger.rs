@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt::{Display, Formatter};
 use std::ops::AddAssign;
 
-use crate::harness::Job;
+use crate::harness::{Fields, Job};
 use crate::world::now;
 
 /// When something happened: between these two moments.
@@ -107,8 +107,15 @@ pub struct Totals {
     pub delivered: u64,
     pub redelivered: u64,
     pub acknowledged: u64,
-    /// By the queues' own count, when it was last asked: at the end of each era.
+    /// By the queues' own count.
     pub dead: u64,
+}
+
+impl Totals {
+    /// What a queue says of its dead at the end of an era.
+    pub fn died(&mut self, info: &Fields) {
+        self.dead += u64::try_from(info.int("dead-total")).expect("a count");
+    }
 }
 
 impl AddAssign for Totals {

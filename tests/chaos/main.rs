@@ -17,6 +17,7 @@ mod cycles;
 mod judge;
 mod ledger;
 mod nemesis;
+mod shards;
 mod storm;
 mod world;
 
@@ -50,31 +51,36 @@ fn for_seeds(short: &[u64], mut run: impl FnMut(u64)) {
     println!("seeds {first}..{seed}");
 }
 
-/// Chaos of a kind, with the ledgers' totals at its end.
-fn under(kind: Kind, short: u64) {
+/// The same, with all its ledgers' totals at the end.
+fn total_for_seeds(short: &[u64], mut run: impl FnMut(u64) -> Totals) {
     let mut totals = Totals::default();
-    for_seeds(&[short], |seed| totals += nemesis::run(kind, seed));
-    println!("{kind:?}, all seeds: {totals}; nothing lost, no two live leases");
+    for_seeds(short, |seed| totals += run(seed));
+    println!("all seeds: {totals}; nothing lost, no two live leases");
 }
 
 #[test]
 fn crashes() {
-    under(Kind::Always, 1);
+    total_for_seeds(&[1], |seed| nemesis::run(Kind::Always, seed));
 }
 
 #[test]
 fn crashes_with_an_unsynced_tail() {
-    under(Kind::Everysec, 2);
+    total_for_seeds(&[2], |seed| nemesis::run(Kind::Everysec, seed));
 }
 
 #[test]
 fn failovers() {
-    under(Kind::Failover, 3);
+    total_for_seeds(&[3], |seed| nemesis::run(Kind::Failover, seed));
 }
 
 #[test]
 fn blocking_storms() {
     for_seeds(&[4], storm::run);
+}
+
+#[test]
+fn shards() {
+    total_for_seeds(&[5], shards::run);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::RwLockWriteGuard;
 
-use crate::clients::{drain, Producer, Worker, MAXDELIVERIES, QUEUES};
-use crate::harness::{check_counters, check_equal, check_files, stock, wait_until, Fields, Server, Stop};
+use crate::clients::{drain, Producer, Worker, MAXDELIVERIES, NARROW, ORDERED, QUEUES};
+use crate::harness::{check_counters, check_equal, check_files, stock, wait_until, Client, Server, Stop};
 use crate::ledger::{Doubt, Totals};
 use crate::world::{now, sleep, Chance, World};
 
@@ -41,18 +41,8 @@ pub fn run(kind: Kind, seed: u64) -> Totals {
     // A test that fails shows it, also one that does not get to its verdict.
     println!("{kind:?}, CHAOS_SEED={seed}, servers at {} and {}", primary.port, replica.port);
     let mut nemesis = Nemesis { kind, chance: Chance::new(seed, 0), world: &world, primary, replica };
-    nemesis.create();
-    std::thread::scope(|scope| {
-        // Also if the nemesis fails.
-        let _stop = StopAtEnd(&world);
-        for n in 0..3 {
-            let world = &world;
-            scope.spawn(move || Producer::new(world, seed, n).run());
-        }
-        for n in 0..6 {
-            let world = &world;
-            scope.spawn(move || Worker::new(world, seed, n).run());
-        }
+    create(&nemesis.primary);
+    at_work(&world, seed, || {
         for _ in 0..STEPS {
             sleep(nemesis.chance.of(&[1, 20, 60, 150]));
             nemesis.step();
@@ -62,14 +52,37 @@ pub fn run(kind: Kind, seed: u64) -> Totals {
         }
     });
     let name = format!("{kind:?}, CHAOS_SEED={seed}");
-    world.stop.store(false, SeqCst);
     nemesis.end(&name, seed);
     let totals = world.ledger().totals;
     totals
 }
 
-fn dead_total(info: &Fields) -> u64 {
-    u64::try_from(info.int("dead-total")).expect("a count")
+/// Makes the queues.
+pub fn create(primary: &Client) {
+    for queue in QUEUES {
+        let more = match queue {
+            ORDERED => "GROUPORDER yes",
+            NARROW => "GROUPLIMIT 2 CONCURRENCY 5",
+            _ => "",
+        };
+        primary.run(format!("RQ.CREATE {queue} LEASE 800 MAXDELIVERIES {MAXDELIVERIES} MAXEXPIRIES 0 BACKOFF 5 50 {more}"));
+    }
+}
+
+/// Producers and workers at work until `faults` are done.
+pub fn at_work(world: &World, seed: u64, faults: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        // Also if the nemesis fails.
+        let _stop = StopAtEnd(world);
+        for n in 0..3 {
+            scope.spawn(move || Producer::new(world, seed, n).run());
+        }
+        for n in 0..6 {
+            scope.spawn(move || Worker::new(world, seed, n).run());
+        }
+        faults();
+    });
+    world.stop.store(false, SeqCst);
 }
 
 /// Nothing is on its way but leases.
@@ -86,18 +99,6 @@ impl Drop for StopAtEnd<'_> {
 }
 
 impl Nemesis<'_> {
-    fn create(&self) {
-        for queue in QUEUES {
-            let more = match queue {
-                "ordered" => "GROUPORDER yes",
-                "narrow" => "GROUPLIMIT 2 CONCURRENCY 5",
-                _ => "",
-            };
-            let line = format!("RQ.CREATE {queue} LEASE 800 MAXDELIVERIES {MAXDELIVERIES} MAXEXPIRIES 0 BACKOFF 5 50 {more}");
-            self.primary.run(line);
-        }
-    }
-
     fn fault(&self, text: impl Into<String>) {
         self.world.ledger().fault(text.into());
     }
@@ -239,13 +240,13 @@ impl Nemesis<'_> {
         let _alone = alone(self.world);
         self.fault("FLUSHALL");
         // A queue may have been lost with its server since it was made.
-        let there = QUEUES.iter().filter(|queue| self.primary.run(format!("EXISTS {queue}")) == 1);
-        let dead = there.map(|queue| dead_total(&self.primary.info(queue))).sum::<u64>();
-        self.world.ledger().totals.dead += dead;
+        for queue in QUEUES.iter().filter(|queue| self.primary.run(format!("EXISTS {queue}")) == 1) {
+            self.world.ledger().totals.died(&self.primary.info(queue));
+        }
         self.world.ledger().judge();
         self.primary.run(format!("FLUSHALL {}", self.chance.of(&["SYNC", "ASYNC"])));
         self.world.ledger().forget();
-        self.create();
+        create(&self.primary);
     }
 
     /// With waiters blocked; whoever settles or pushes does not get between.
@@ -285,7 +286,6 @@ impl Nemesis<'_> {
             let mut ledger = self.world.ledger();
             ledger.judge_end(&infos);
             ledger.verdict(name);
-            ledger.totals.dead += infos.iter().map(|(_, info)| dead_total(info)).sum::<u64>();
             println!("{name}: {}, {} eras", ledger.totals, ledger.era + 1);
         }
         self.primary.wait_blocked(0);

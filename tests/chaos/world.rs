@@ -83,37 +83,77 @@ pub enum Answer {
     Unknown,
 }
 
+/// Where a slot is, or for one request.
+struct Elsewhere {
+    port: u16,
+    guest: bool,
+}
+
 /// A connection that comes again, to wherever the primary is.
 pub struct Conn {
     client: Option<Client>,
+    /// It is good for one request, where the slot is on its way to.
+    guest: bool,
     /// One request in so many gets its connection reset before the reply is read; 0: none.
     pub resets: u64,
 }
 
 /// Refusals that a client has to expect here.
-const EXPECTED: [&str; 10] =
-    ["READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "PAUSED", "NOREPLICAS", "MISCONF", "UNSAFE", "NOMASTERLINK", "ERR WAIT cannot"];
+const EXPECTED: [&str; 12] =
+    ["CLUSTERDOWN", "TRYAGAIN", "READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "PAUSED", "NOREPLICAS", "MISCONF", "UNSAFE", "NOMASTERLINK", "ERR WAIT cannot"];
 
 impl Conn {
     pub fn new(resets: u64) -> Conn {
-        Conn { client: None, resets }
+        Conn { client: None, guest: false, resets }
     }
 
     pub fn ask(&mut self, world: &World, chance: &mut Chance, line: &str) -> Answer {
-        if !self.connect(world) {
-            return Answer::Refused;
+        for _ in 0..100 {
+            let answer = self.ask_here(world, chance, line);
+            if std::mem::take(&mut self.guest) {
+                self.client = None;
+            }
+            match answer {
+                Ok(answer) => return answer,
+                Err(elsewhere) => self.go(world, elsewhere),
+            }
+            // What it had to acknowledge was done before it waited, and was then sent on.
+            if line.starts_with("RQ.ACKLEASE") {
+                return Answer::Unknown;
+            }
         }
-        let Some(client) = self.client.take() else { return Answer::Refused };
+        Answer::Refused
+    }
+
+    /// Goes to where the slot is now, in a cluster.
+    fn go(&mut self, world: &World, Elsewhere { port, guest }: Elsewhere) {
+        self.client = None;
+        if !guest {
+            return world.port.store(port, SeqCst);
+        }
+        let client = Client::connect(port).ok();
+        self.client = client.filter(|client| client.try_send_bytes(b"ASKING\r\n").is_ok() && client.next_reply().is_ok());
+        self.guest = self.client.is_some();
+    }
+
+    fn ask_here(&mut self, world: &World, chance: &mut Chance, line: &str) -> Result<Answer, Elsewhere> {
+        if !self.connect(world) {
+            return Ok(Answer::Refused);
+        }
+        let Some(client) = self.client.take() else { return Ok(Answer::Refused) };
         if client.try_send_bytes(format!("{line}\r\n").as_bytes()).is_err() {
-            return Answer::Unknown;
+            return Ok(Answer::Unknown);
         }
         if self.resets > 0 && chance.one_in(self.resets) {
             sleep(chance.of(&[0, 0, 1, 5]));
             client.reset();
-            return Answer::Unknown;
+            return Ok(Answer::Unknown);
         }
-        match client.next_reply() {
+        Ok(match client.next_reply() {
             Ok(Reply::Error(text)) => {
+                if let (Some(word @ ("MOVED" | "ASK")), Some((_, port))) = (text.split(' ').next(), text.rsplit_once(':')) {
+                    return Err(Elsewhere { port: port.parse().expect("a port"), guest: word == "ASK" });
+                }
                 if !EXPECTED.iter().any(|code| text.starts_with(code)) {
                     world.ledger().finding(format!("{line}: refused: {text}"));
                 }
@@ -133,7 +173,7 @@ impl Conn {
                 }
                 Answer::Unknown
             }
-        }
+        })
     }
 
     fn connect(&mut self, world: &World) -> bool {

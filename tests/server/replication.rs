@@ -248,3 +248,25 @@ fn a_replica_without_the_grace_of_others_does_not_expire() {
     assert_eq!(s.replica().job("q", &job.id).int("expiries"), 1);
     s.verify();
 }
+
+/// What is known of queues is for the timer. A replica's timer changes nothing, and yet it must not
+/// remember all queues that ever were.
+#[test]
+fn a_replica_forgets_queues_that_were_deleted() {
+    let primary = Server::start();
+    let replica = primary.replica(&[]);
+    for n in 0..300 {
+        primary.run(format!("RQ.PUSH gone{n} x DELAY 3600000"));
+        primary.run(format!("RQ.PUSH idle{n} x"));
+        primary.run(format!("DEL gone{n}"));
+        primary.run(format!("RENAME idle{n} one"));
+    }
+    for server in [&primary, &replica] {
+        wait_until("one queue", || server.server_number("rq", "rq_queues") == 1);
+    }
+    // What it still knows is right: it goes on where the primary was.
+    primary.push("one due DELAY 200");
+    replica.wait_in_step(&primary);
+    replica.run("REPLICAOF NO ONE");
+    wait_until("what is due", || replica.run("RQ.LEN one READY") == 2);
+}

@@ -3,19 +3,26 @@
 mod client;
 mod cluster;
 mod reply;
+mod resharding;
+mod roamer;
 mod scene;
 mod server;
 mod stock;
+mod traffic;
 
 pub use cluster::Cluster;
 pub use client::{ids, jobs, wait_until, Client, Job};
 pub use reply::{Fields, Reply};
+pub use resharding::{How, Moving};
 pub use scene::{check_equal, Scene};
 pub use server::{block, Server, Stop};
 pub use stock::{stock, Stock};
+pub use traffic::Traffic;
 
 // What only tests/chaos uses, which has this folder as well.
 #[allow(unused_imports)]
 pub use client::PATIENCE;
+#[allow(unused_imports)]
+pub use roamer::Roamer;
 #[allow(unused_imports)]
 pub use scene::{check_counters, check_files};

@@ -46,6 +46,7 @@ pub struct Server {
     config: Vec<String>,
     clock_offset_ms: i64,
     admin: Client,
+    up: bool,
 }
 
 impl Server {
@@ -60,7 +61,7 @@ impl Server {
         let dir = tempfile::Builder::new().prefix("rq-test-").tempdir().expect("a temporary folder");
         let config: Vec<String> = config.iter().map(|&line| line.to_owned()).collect();
         let (child, port, admin) = launch(dir.path(), &config, 0, None);
-        Server { child, port, dir, config, clock_offset_ms: 0, admin }
+        Server { child, port, dir, config, clock_offset_ms: 0, admin, up: true }
     }
 
     /// A replica of this server, in step with it. Its clock goes with the primary's.
@@ -113,6 +114,7 @@ impl Server {
     /// Ends the server and waits for that. Only [`Server::start_again`] makes sense afterwards.
     #[track_caller]
     pub fn stop(&mut self, how: Stop) {
+        self.up = false;
         match how {
             Stop::Kill => self.child.kill().expect("kill the server"),
             Stop::Shutdown => self.send_line("SHUTDOWN"),
@@ -134,6 +136,12 @@ impl Server {
     pub fn start_again(&mut self, config: &[&str]) {
         self.config.extend(config.iter().map(|&line| line.to_owned()));
         (self.child, self.port, self.admin) = launch(self.dir.path(), &self.config, self.clock_offset_ms, Some(self.port));
+        self.up = true;
+    }
+
+    /// Whether it was not stopped.
+    pub fn is_up(&self) -> bool {
+        self.up
     }
 
     /// A new connection.
@@ -342,8 +350,8 @@ fn answer(child: &mut Child, port: u16) -> Option<Client> {
             // Whoever had the port may be just going.
             let info = client.try_send_bytes(b"INFO server\r\n").and_then(|()| client.next_reply());
             let ready = || match client.try_run("GET ready") {
-                // A cluster of one that has no slots yet.
-                Reply::Error(text) => text.starts_with("CLUSTERDOWN"),
+                // Of a cluster, it may have no slots yet, or not this one.
+                Reply::Error(text) => text.starts_with("CLUSTERDOWN") || text.starts_with("MOVED"),
                 _ => true,
             };
             let pid = format!("process_id:{}\r", child.id());
