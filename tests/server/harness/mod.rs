@@ -2,6 +2,7 @@
 
 mod client;
 mod cluster;
+mod launch;
 mod reply;
 mod scene;
 mod server;
@@ -11,11 +12,12 @@ pub use cluster::Cluster;
 pub use client::{ids, jobs, wait_until, Client, Job};
 pub use reply::{Fields, Reply};
 pub use scene::{check_equal, Scene};
+pub use launch::module;
 pub use server::{block, Server, Stop};
 pub use stock::{stock, Stock};
 
 // What only tests/chaos uses, which has this folder as well.
 #[allow(unused_imports)]
-pub use client::PATIENCE;
+pub use client::patience;
 #[allow(unused_imports)]
 pub use scene::{check_counters, check_files};
