@@ -47,6 +47,7 @@ mod sizes;
 mod slots;
 mod timer;
 mod tokens;
+mod upgrade;
 mod upkeep;
 mod waiting;
 mod xtrim;
