@@ -21,6 +21,7 @@ mod events;
 mod failover;
 mod groups;
 mod leasing;
+mod leaving;
 mod loading;
 mod looking;
 mod memory;
