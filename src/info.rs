@@ -24,5 +24,6 @@ pub fn write(node: &Node, out: &InfoCtx) {
     out.number(c"undecodable_batches", node.count.undecodable.get());
     out.number(c"misfit_ops", node.count.misfits.get());
     out.number(c"lazyfree_pending_queues", graveyard::size());
+    out.number(c"timers", node.timer.alive());
     out.number(c"panics", node.count.panics.get());
 }

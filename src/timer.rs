@@ -40,8 +40,22 @@ const LATE_US: u64 = 20_000;
 #[derive(Default)]
 pub struct Timer {
     armed: Cell<Option<(TimerId, u64)>>,
+    /// Timers that were started and have neither fired nor been stopped: one at the most.
+    alive: Cell<u64>,
     /// The queues are not to be looked at before, in monotonic µs.
     not_before_us: Cell<u64>,
+}
+
+impl Timer {
+    /// How many timers the server has of us, for INFO.
+    pub fn alive(&self) -> u64 {
+        self.alive.get()
+    }
+
+    /// One has fired, or was stopped.
+    fn ended(&self) {
+        self.alive.set(self.alive.get().saturating_sub(1));
+    }
 }
 
 /// Makes sure that the timer fires when there is something to do, and not later.
@@ -70,10 +84,12 @@ fn arm_at(node: &Node, ctx: &Ctx, now: Now, wanted_us: u64) {
             return;
         }
         stop_timer(ctx, id);
+        node.timer.ended();
     }
     // Rounded up: a tick that comes a moment too early finds nothing, and has to come again.
     let in_ms = wanted_us.saturating_sub(now.mono_us).div_ceil(1_000);
     node.timer.armed.set(Some((start_timer(ctx, in_ms), wanted_us)));
+    add(&node.timer.alive, 1);
 }
 
 /// When to tick, in monotonic µs; in the past: now.
@@ -96,6 +112,7 @@ fn when(now: Now, at_ms: u64) -> u64 {
 pub fn tick(node: &Node, ctx: &Ctx) {
     // It is spent, and stopping it would be an error.
     node.timer.armed.set(None);
+    node.timer.ended();
     blocking::expire(node);
     blocking::tell_what_is_left(node);
     let now_us = node.time.monotonic_us();

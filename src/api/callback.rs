@@ -50,6 +50,12 @@ pub unsafe fn load(
         raw::Export_RedisModule_Init(raw_ctx, name.as_ptr(), MODULE_VERSION, raw::REDISMODULE_APIVER_1 as c_int)
     };
     if status != raw::REDISMODULE_OK as c_int {
+        // Not every server says why. The API is there, though nothing of it is ours.
+        // SAFETY: the table is only read here.
+        let (log_line, alloc) = unsafe { (raw::RedisModule_Log, raw::RedisModule_Alloc) };
+        if log_line.is_some() && alloc.is_some() {
+            log(Level::Warning, "not loaded: there is a module 'rq' already, see MODULE LIST; load it once, from one file");
+        }
         return false;
     }
     // SAFETY: the context is valid for this call.

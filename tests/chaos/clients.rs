@@ -329,7 +329,7 @@ impl<'a> Worker<'a> {
 pub fn drain(world: &World, seed: u64) {
     let mut worker = Worker::new(world, seed, 99);
     worker.conn.resets = 0;
-    let deadline = std::time::Instant::now() + crate::harness::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::harness::patience();
     loop {
         let mut left = 0;
         for queue in QUEUES {

@@ -172,7 +172,7 @@ impl Storm {
 
     fn end(&mut self) {
         // Every wait has one end, and every request one reply.
-        let deadline = Instant::now() + crate::harness::PATIENCE;
+        let deadline = Instant::now() + crate::harness::patience();
         while self.waiters.iter().any(|waiter| waiter.pending > 0) {
             assert!(Instant::now() < deadline, "replies that never come");
             for waiter in &mut self.waiters {

@@ -1,4 +1,5 @@
 //! A server that is out of memory, and one that would drop keys: what works, what is refused.
+//! Case B38.
 
 use crate::harness::{check_equal, jobs, stock, wait_until, Server, Stop};
 
@@ -13,10 +14,17 @@ fn full(config: &[&str]) -> (Server, crate::harness::Stock) {
 }
 
 #[test]
-fn what_grows_is_refused() {
+fn b38_what_grows_is_refused() {
     let (server, _) = full(&[]);
     let digest = server.digest("q");
-    for line in ["RQ.PUSH q x", "RQ.PUSH new x", "RQ.MPUSH q 2 x y", "RQ.CREATE new", "RQ.CREATE q LEASE 5"] {
+    for line in [
+        "RQ.PUSH q x",
+        "RQ.PUSH new x",
+        "RQ.MPUSH q 2 x y",
+        "RQ.CREATE new",
+        "RQ.CREATE q LEASE 5",
+        "RQ.SCHEDULE q s EVERY 60000 PAYLOAD x",
+    ] {
         assert!(server.error(line).starts_with("OOM "), "{line}");
     }
     assert_eq!(server.digest("q"), digest);
@@ -24,7 +32,7 @@ fn what_grows_is_refused() {
 }
 
 #[test]
-fn what_finishes_or_looks_works() {
+fn b38_what_finishes_or_looks_works() {
     let (server, q) = full(&[]);
     assert_eq!(server.codes(format!("RQ.EXTEND q {}", q.leased)), [1]);
     assert_eq!(server.run(format!("RQ.REAP q ID {}", q.leased.id)).array().len(), 1);
@@ -53,7 +61,7 @@ fn what_finishes_or_looks_works() {
 }
 
 #[test]
-fn the_timer_and_waiters_go_on() {
+fn b38_the_timer_and_waiters_go_on() {
     let (mut server, q) = full(&["rq.expiry-grace 0"]);
     server.lease("q w COUNT 6");
     let worker = server.client();
@@ -66,7 +74,7 @@ fn the_timer_and_waiters_go_on() {
 }
 
 #[test]
-fn in_scripts_and_transactions() {
+fn b38_in_scripts_and_transactions() {
     let (server, q) = full(&[]);
     let is_redis_7_0 = server.is_redis_7_0();
     let eval = |script: &str| server.cmd(&["EVAL", script, "1", "q"]);
@@ -87,8 +95,90 @@ fn in_scripts_and_transactions() {
     }
 }
 
+/// How a command is given.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Manner {
+    Direct,
+    Script,
+    Transaction,
+}
+
+impl Manner {
+    #[track_caller]
+    fn run(self, server: &Server, line: &str) -> crate::harness::Reply {
+        let words: Vec<&str> = line.split(' ').collect();
+        let reply = match self {
+            Manner::Direct => server.try_run(line),
+            Manner::Script => {
+                let script = "return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
+                server.cmd(&[&["EVAL", script, "1", words[1], words[0]], &words[2..]].concat())
+            }
+            Manner::Transaction => server.multi(&[line]).remove(0),
+        };
+        assert!(!reply.is_error(), "{self:?}: {line}: {reply:?}");
+        reply
+    }
+}
+
+/// Filled until a push is refused, then worked down to nothing by each verb in turn; then there is
+/// room again.
 #[test]
-fn loading_and_replication_know_no_limit() {
+fn b38_from_full_to_empty_and_on_again() {
+    for manner in [Manner::Direct, Manner::Script, Manner::Transaction] {
+        let server = Server::with(&["rq.expiry-grace 0"]);
+        if manner == Manner::Transaction && server.is_redis_7_0() {
+            continue; // it refuses whatever is queued then
+        }
+        server.run("RQ.CREATE q LEASE 7200000 BACKOFF 7200000 7200000 JITTER none KEEPDONE 100");
+        let payload = "p".repeat(2_000);
+        let batch = format!("RQ.MPUSH q 20{}", format!(" {payload}").repeat(20));
+        server.run(&batch);
+        let limit = server.server_number("memory", "used_memory") + 3_000_000;
+        server.run(format!("CONFIG SET maxmemory {limit}"));
+        while !server.try_run(&batch).is_error() {}
+        while !server.try_run(format!("RQ.PUSH q {payload} DELAY 7200000")).is_error() {}
+        let run = |line: &str| manner.run(&server, line);
+        let held = server.run("RQ.LEN q").int();
+        assert!(held > 500, "{held}");
+        for round in 0.. {
+            let jobs = jobs(&run("RQ.LEASE q w COUNT 8"));
+            for (job, verb) in jobs.iter().zip(0..) {
+                let line = match (verb + round) % 8 {
+                    0 => format!("RQ.NACK q {job} ERROR flaky"),
+                    1 => format!("RQ.NACK q {job} DEAD ERROR boom"),
+                    2 => format!("RQ.REAP q ID {}", job.id),
+                    3 => format!("RQ.DEL q {}", job.id),
+                    4 => format!("RQ.RELEASE q {job} DELAY 7200000"),
+                    5 => format!("RQ.ACKLEASE q {job} w"),
+                    6 => format!("RQ.EXTEND q {job} LEASE 7300000"),
+                    _ => format!("RQ.ACK q {job} RESULT done"),
+                };
+                run(&line);
+            }
+            run("RQ.RELEASE q CONSUMER nobody");
+            run("RQ.REDRIVE q COUNT 1");
+            run("RQ.TRIM q MAXLEN 50");
+            if jobs.is_empty() {
+                run("RQ.REAP q CONSUMER w");
+                run("RQ.PURGE q READY COUNT 50");
+                run("RQ.PURGE q DELAYED COUNT 50");
+                run("RQ.PURGE q DEAD COUNT 50");
+            }
+            if server.info("q").ints(["length", "dead"]) == [0, 0] {
+                break;
+            }
+        }
+        run("RQ.TRIM q MAXLEN 0");
+        assert_eq!(server.run("RQ.LEN q DONE"), 0);
+        let used = || server.server_number("memory", "used_memory");
+        wait_until("the memory's being back", || used() + 1_000_000 < limit);
+        server.run(&batch);
+        assert_eq!(server.run("RQ.LEN q"), 20);
+    }
+}
+
+#[test]
+fn b38_loading_and_replication_know_no_limit() {
     let mut primary = Server::with(&["appendonly yes", "appendfsync always", "rq.eviction-guard refuse"]);
     let replica = Server::with(&["maxmemory 1", "maxmemory-policy allkeys-lru", "rq.eviction-guard refuse"]);
     stock(&primary, "q");

@@ -29,7 +29,8 @@ fn script(server: &Server, name: &str, args: &[&str]) -> Command {
     command
 }
 
-fn run(server: &Server, name: &str, args: &[&str]) -> Output {
+/// Runs a script to its end.
+pub fn run(server: &Server, name: &str, args: &[&str]) -> Output {
     script(server, name, args).output().expect("the script")
 }
 

@@ -213,12 +213,16 @@ fn apply_is_not_for_clients() {
     assert!(target.cmd(&batches[0]).is_error());
 }
 
-/// The RQ.APPLY commands in the AOF of a server.
-fn applied(server: &Server) -> Vec<Vec<Vec<u8>>> {
+/// The file of the AOF that is written now.
+pub fn newest_aof(server: &Server) -> std::path::PathBuf {
     let folder = server.dir().join("appendonlydir");
     let files = std::fs::read_dir(folder).expect("the AOF").map(|entry| entry.expect("a file").path());
-    let newest = files.filter(|path| path.to_string_lossy().ends_with(".incr.aof")).max().expect("a file");
-    let bytes = std::fs::read(newest).expect("the AOF");
+    files.filter(|path| path.to_string_lossy().ends_with(".incr.aof")).max().expect("a file")
+}
+
+/// The RQ.APPLY commands in the AOF of a server.
+pub fn applied(server: &Server) -> Vec<Vec<Vec<u8>>> {
+    let bytes = std::fs::read(newest_aof(server)).expect("the AOF");
     let mut rest = bytes.as_slice();
     let mut all = Vec::new();
     while let Some((command, len)) = Reply::decode(rest).expect("an AOF of commands") {

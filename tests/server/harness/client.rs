@@ -5,12 +5,20 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::reply::{Fields, Reply};
 
 /// How long anything may take before a test fails. Only a failing test ever waits so long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// `RQ_PATIENCE` has other seconds, for servers that something slows down.
+pub fn patience() -> Duration {
+    static PATIENCE: OnceLock<Duration> = OnceLock::new();
+    *PATIENCE.get_or_init(|| {
+        let seconds = std::env::var("RQ_PATIENCE").map_or(60, |text| text.parse().expect("RQ_PATIENCE in seconds"));
+        Duration::from_secs(seconds)
+    })
+}
 
 /// One connection.
 pub struct Client {
@@ -69,7 +77,7 @@ impl Client {
 
     /// The next reply, or why there is none.
     pub fn next_reply(&self) -> io::Result<Reply> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience();
         loop {
             if let Some(reply) = self.take_reply()? {
                 return Ok(reply);
@@ -121,7 +129,7 @@ impl Client {
             if let Some(len) = whole {
                 return self.unread.borrow_mut().drain(..len).collect();
             }
-            self.stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+            self.stream.set_read_timeout(Some(patience())).expect("timeout");
             self.read().expect("a reply");
         }
     }
@@ -355,9 +363,9 @@ pub fn ids(jobs: &[Job]) -> Vec<String> {
 /// Waits until the condition holds; fails with the description if it never does.
 #[track_caller]
 pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + patience();
     while !holds() {
-        assert!(Instant::now() < deadline, "waited {PATIENCE:?} for this: {what}");
+        assert!(Instant::now() < deadline, "waited {:?} for this: {what}", patience());
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -2,6 +2,7 @@
 
 mod client;
 mod cluster;
+mod launch;
 mod reply;
 mod resharding;
 mod roamer;
@@ -15,13 +16,14 @@ pub use client::{ids, jobs, wait_until, Client, Job};
 pub use reply::{Fields, Reply};
 pub use resharding::{How, Moving};
 pub use scene::{check_equal, Scene};
+pub use launch::module;
 pub use server::{block, Server, Stop};
 pub use stock::{stock, Stock};
 pub use traffic::Traffic;
 
 // What only tests/chaos uses, which has this folder as well.
 #[allow(unused_imports)]
-pub use client::PATIENCE;
+pub use client::patience;
 #[allow(unused_imports)]
 pub use roamer::Roamer;
 #[allow(unused_imports)]
