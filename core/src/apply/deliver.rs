@@ -31,6 +31,22 @@ impl Queue {
         if let Some(group) = group {
             self.groups.granted(group, now.max(1), &self.head.policy);
         }
+        let leased = Outline {
+            state: State::Leased,
+            plain: false,
+            token,
+            consumer: holder,
+            lease_ms,
+            until: now.saturating_add(lease_ms),
+            last_delivered_at: now.max(1),
+            deliveries: 1,
+            ..found.outline
+        };
+        if found.outline.plain && self.jobs.deliver_plain(found.slot, &leased).is_some() {
+            self.relink(found.slot, &found.outline, &leased);
+            self.groups.served(group, priority);
+            return Some(());
+        }
         self.change(&found, |job| {
             let place = job.place;
             let more = &mut job.more;

@@ -38,6 +38,9 @@ impl Queue {
         if id <= self.head.last_id {
             return None;
         }
+        if contents.are_plain() {
+            return self.push_plain(id, contents.payload);
+        }
         let Contents { due, options, group, dedup, payload } = *contents;
         let place = due.unwrap_or(id.ms);
         let more = More {
@@ -56,6 +59,14 @@ impl Queue {
             let owner = Owner { job: id, until: window_end(window_ms, now), held: None };
             self.dedup.set(key.into(), owner, true);
         }
+        self.head.totals.pushed = self.head.totals.pushed.saturating_add(1);
+        Some(())
+    }
+
+    fn push_plain(&mut self, id: JobId, payload: &[u8]) -> Option<()> {
+        self.head.last_id = id;
+        let slot = self.jobs.add_plain(id, payload)?;
+        self.link(slot, &Outline::plain(id, payload.len() as u64));
         self.head.totals.pushed = self.head.totals.pushed.saturating_add(1);
         Some(())
     }

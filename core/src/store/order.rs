@@ -169,7 +169,10 @@ impl<E: Entry> Order<E> {
                 // 4, 16, 64, a chunk.
                 chunk.entries.reserve_exact(chunk.entries.len().saturating_mul(3).max(4).min(CHUNK.saturating_sub(chunk.entries.len())));
             }
-            chunk.entries.insert(place, entry);
+            match place == chunk.entries.len() {
+                true => chunk.entries.push_back(entry),
+                false => chunk.entries.insert(place, entry),
+            }
             return;
         }
         let after = at.saturating_add(1);
@@ -196,7 +199,7 @@ impl<E: Entry> Order<E> {
         let Some(chunk) = self.chunks.get_mut(at) else { return };
         let place = if front { Some(0) } else { E::place(&chunk.entries, key.0, slot) };
         let Some(place) = place else { return };
-        chunk.entries.remove(place);
+        if place == 0 { chunk.entries.pop_front() } else { chunk.entries.remove(place) };
         self.len = self.len.saturating_sub(1);
         let (left, room) = (chunk.entries.len(), chunk.entries.capacity());
         if left == 0 && self.len == 0 {

@@ -73,7 +73,11 @@ fn pack<const N: usize>(number: u64) -> Option<[u8; N]> {
 }
 
 fn unpack<const N: usize>(bytes: [u8; N]) -> u64 {
-    bytes.into_iter().rev().fold(0, |number, byte| (number << 8) | u64::from(byte))
+    let mut number = [0; 8];
+    if let Some(low) = number.first_chunk_mut() {
+        *low = bytes;
+    }
+    u64::from_le_bytes(number)
 }
 
 /// A number near `base`.
@@ -127,18 +131,23 @@ impl Delivered {
         if !once || more.old_place != place || !matches!(more.settled, Settled::No | Settled::Finished) {
             return None;
         }
-        let delivered = Delivered {
-            place: near(place, id.ms, PLACE_BIAS)?,
-            token: pack(more.token)?,
-            delivered: near(more.last_delivered_at, token_ms(more.token), DELIVERED_BIAS)?,
-            until: pack(more.until)?,
-            lease_ms: pack(more.lease_ms)?,
-            consumer: more.consumer?.to_le_bytes(),
-            priority,
-            finished: more.settled == Settled::Finished,
-        };
+        let delivered = Delivered::once(&more.outline(Outline { place, priority, ..Outline::plain(id, 0) }))?;
         debug_assert!(delivered.more(place) == *more);
         Some(delivered)
+    }
+
+    /// Of a job about which nothing else is known than one delivery.
+    fn once(job: &Outline) -> Option<Delivered> {
+        Some(Delivered {
+            place: near(job.place, job.id.ms, PLACE_BIAS)?,
+            token: pack(job.token)?,
+            delivered: near(job.last_delivered_at, token_ms(job.token), DELIVERED_BIAS)?,
+            until: pack(job.until)?,
+            lease_ms: pack(job.lease_ms)?,
+            consumer: job.consumer?.to_le_bytes(),
+            priority: job.priority,
+            finished: job.settled == Settled::Finished,
+        })
     }
 
     fn settled(&self) -> Settled {
@@ -174,6 +183,20 @@ impl Record {
             _ => None,
         };
         short.unwrap_or_else(|| Record::Full(Box::new(Full { place, priority, more: std::mem::take(more) })))
+    }
+
+    /// Of a job that was plain until it was delivered; None: it does not fit the short form.
+    pub(crate) fn delivered(job: &Outline) -> Option<Record> {
+        Delivered::once(job).map(Record::Delivered)
+    }
+
+    /// The token of the last delivery, and how it was spent.
+    pub(crate) fn claim(&self) -> (u64, Settled) {
+        match self {
+            Record::Waiting(_) => (0, Settled::No),
+            Record::Delivered(delivered) => (unpack(delivered.token), delivered.settled()),
+            Record::Full(full) => (full.more.token, full.more.settled),
+        }
     }
 
     fn place(&self, id: JobId) -> (u64, i8) {
