@@ -114,7 +114,7 @@ fn clamp((time, id): Key) -> Key {
 }
 
 impl<E: Entry> Order<E> {
-    pub(crate) fn new() -> Order<E> {
+    pub(crate) const fn new() -> Order<E> {
         Order { chunks: VecDeque::new(), len: 0 }
     }
 
@@ -147,6 +147,16 @@ impl<E: Entry> Order<E> {
     pub(crate) fn insert(&mut self, key: Key, slot: Slot, jobs: &Jobs) {
         let key = clamp(key);
         let entry = E::new(key.0, slot);
+        // Most come after all others, and there is room.
+        if let Some(chunk) = self.chunks.back_mut() {
+            let len = chunk.entries.len();
+            if key > chunk.high && len > 0 && len < chunk.entries.capacity().min(CHUNK) {
+                chunk.high = key;
+                chunk.entries.push_back(entry);
+                self.len = self.len.saturating_add(1);
+                return;
+            }
+        }
         let at = self.chunk_of(key);
         let last = at.saturating_add(1) >= self.chunks.len();
         self.len = self.len.saturating_add(1);
