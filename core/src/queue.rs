@@ -345,6 +345,9 @@ impl Queue {
     }
 }
 
+/// With what the shell keeps beside it, the largest that a size class of the usual allocators has room for.
+const _: () = assert!(std::mem::size_of::<Queue>() <= 760);
+
 /// The incarnation of a copy: the same on primary and replicas, where the server replays COPY.
 pub fn copy_incarnation(old: u64, db: i32, key: &[u8]) -> u64 {
     // FNV-1a over all three, then a final mix: no secret, only spread.

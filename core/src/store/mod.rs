@@ -48,12 +48,12 @@ pub(crate) struct Jobs {
 /// A job, and the place in the row of its segment that it had: a hint. Without an id it is gone.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    id: JobId,
+    id: Option<JobId>,
     slot: Slot,
-    place: usize,
+    place: u8,
 }
 
-const NOBODY: Seen = Seen { id: JobId::ZERO, slot: 0, place: 0 };
+const NOBODY: Seen = Seen { id: None, slot: 0, place: 0 };
 
 fn slot_of(segment: u32, label: u8) -> Slot {
     segment.wrapping_mul(LABELS) | u32::from(label)
@@ -98,11 +98,11 @@ impl Jobs {
     pub(crate) fn find(&self, id: JobId) -> Option<Slot> {
         // Jobs are asked for several times in a row, and in the order of their ids.
         let seen = self.seen.get();
-        if seen.id == id {
+        if seen.id == Some(id) {
             return Some(seen.slot);
         }
         let (near, _) = split(seen.slot);
-        let close = self.segments.get(near).and_then(|segment| segment.find_near(id, seen.place)).map(|place| (near, place));
+        let close = self.segments.get(near).and_then(|segment| segment.find_near(id, usize::from(seen.place))).map(|place| (near, place));
         let (number, place) = match close {
             Some(found) => found,
             None => {
@@ -111,7 +111,7 @@ impl Jobs {
             }
         };
         let slot = slot_of(number, self.segments.get(number)?.label(place)?);
-        self.seen.set(Seen { id, slot, place });
+        self.seen.set(Seen { id: Some(id), slot, place: place as u8 });
         Some(slot)
     }
 
@@ -130,7 +130,7 @@ impl Jobs {
     pub(crate) fn get(&self, slot: Slot) -> Option<Job<'_>> {
         let (number, label) = split(slot);
         let (place, id, state, record, payload) = self.segments.get(number)?.view(label)?;
-        self.seen.set(Seen { id, slot, place });
+        self.seen.set(Seen { id: Some(id), slot, place: place as u8 });
         let size = payload.len() as u64;
         if record == PLAIN {
             return Some(Job::new(Outline::plain(id, size), payload, Whence::Nowhere));
@@ -286,8 +286,8 @@ impl Jobs {
         let (id, record) = segment.remove(label)?;
         let (after, empty) = (segment.bytes(), segment.live() == 0);
         let seen = self.seen.get_mut();
-        if seen.id == id {
-            seen.id = JobId::ZERO;
+        if seen.id == Some(id) {
+            seen.id = None;
         }
         self.pointed_at = self.pointed_at.saturating_sub(before).saturating_add(after);
         self.len = self.len.saturating_sub(1);
