@@ -6,6 +6,7 @@ use crate::job::{Job, Settled, State};
 use crate::limits::{MAX_DELIVERIES, MAX_ERROR, MAX_LEASE_MS, MAX_SPAN_MS, MAX_TIME_MS};
 use crate::orders::{back_since, ready_key};
 use crate::queue::Queue;
+use crate::store::ByTime;
 
 /// Whether the fields of one job go together.
 pub(crate) fn check_job(job: &Job<'_>, has_consumer: bool) -> Result<(), &'static str> {
@@ -48,7 +49,8 @@ pub fn check(queue: &Queue) -> Result<(), String> {
     let jobs = &queue.jobs;
     jobs.check()?;
     queue.ready.check(jobs)?;
-    for order in [&queue.delayed, &queue.leased, &queue.done, &queue.ttl].into_iter().chain(&queue.dead) {
+    let orders: [&ByTime; 4] = [&queue.delayed, &queue.leased, &queue.done, &queue.ttl];
+    for order in orders.into_iter().chain(queue.dead.iter()) {
         order.check(jobs)?;
     }
     let (from, until) = queue.quiet;

@@ -257,6 +257,10 @@ fn decode_due(from: &mut Reader<'_>) -> Result<Option<Due>, Malformed> {
 
 /// What PUSH says about a job beside its id.
 pub(crate) fn encode_contents(contents: &Contents<'_>, out: &mut Writer) {
+    if contents.are_plain() {
+        out.number(0);
+        return out.string(contents.payload);
+    }
     let Contents { due, options, group, dedup, payload } = *contents;
     let flag = |on: bool, flag: u64| if on { flag } else { 0 };
     out.number(

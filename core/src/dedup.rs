@@ -62,7 +62,7 @@ pub(crate) fn window_end(window_ms: u64, now: u64) -> u64 {
 }
 
 /// The keys of a queue.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Dedup {
     owners: BTreeMap<Key, Owner>,
     /// The keys that end by time: with a window, and nothing held.
@@ -75,6 +75,10 @@ pub(crate) struct Dedup {
 }
 
 impl Dedup {
+    pub(crate) const fn new() -> Dedup {
+        Dedup { owners: BTreeMap::new(), windows: BTreeSet::new(), pending: BTreeMap::new(), held_count: 0, held_bytes: 0, key_bytes: 0 }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.owners.len()
     }

@@ -107,7 +107,7 @@ impl Run<'_, '_> {
     /// A pause whose time is over.
     fn pause_over(&self) -> Option<Step> {
         let now = self.now();
-        let over = |pause: &Option<Pause>| pause.as_ref().and_then(|pause| pause.until).is_some_and(|until| until <= now);
+        let over = |pause: &Option<Box<Pause>>| pause.as_ref().and_then(|pause| pause.until).is_some_and(|until| until <= now);
         let end = |side| Some(Step::Op(Op::Pause { side, pause: None }));
         match &self.queue.head {
             head if over(&head.paused_out) => end(Side::Out),

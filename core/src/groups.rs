@@ -102,7 +102,7 @@ pub(crate) enum Barred {
 }
 
 impl Groups {
-    pub(crate) fn new() -> Groups {
+    pub(crate) const fn new() -> Groups {
         Groups {
             ids: BTreeMap::new(),
             groups: Vec::new(),

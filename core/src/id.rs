@@ -49,14 +49,14 @@ impl JobId {
 
     /// Writes the id into `buffer` and returns the part that was written.
     pub fn write(self, buffer: &mut IdText) -> &[u8] {
-        let mut at = buffer.0.len();
-        at = digits(&mut buffer.0, at, u64::from(self.seq));
-        at = at.saturating_sub(1);
-        if let Some(b) = buffer.0.get_mut(at) {
-            *b = b'-';
+        if buffer.ms != Some(self.ms) {
+            buffer.start = digits(&mut buffer.text, DASH, self.ms);
+            buffer.ms = Some(self.ms);
         }
-        at = digits(&mut buffer.0, at, self.ms);
-        buffer.0.get(at..).unwrap_or(&[])
+        let len = self.seq.checked_ilog10().map_or(1, |tens| (tens as usize).saturating_add(1));
+        let end = DASH.saturating_add(1).saturating_add(len);
+        digits(&mut buffer.text, end, u64::from(self.seq));
+        buffer.text.get(buffer.start..end).unwrap_or(&[])
     }
 }
 
@@ -66,13 +66,24 @@ impl fmt::Display for JobId {
     }
 }
 
-/// Room for the text of one id, so that a reply allocates nothing for it.
-pub struct IdText([u8; 32]);
+/// Room for the text of one id, so that a reply allocates nothing for it. The ids of a batch begin
+/// alike, so what is there is used again.
+pub struct IdText {
+    text: [u8; 32],
+    /// The milliseconds that are written there, up to the dash, and from where on.
+    ms: Option<u64>,
+    start: usize,
+}
+
+/// The place of the dash: after it there is room for all that 32 bits can be.
+const DASH: usize = 20;
 
 impl IdText {
     /// An empty buffer.
     pub fn new() -> IdText {
-        IdText([0; 32])
+        let mut text = [0; 32];
+        text[DASH] = b'-';
+        IdText { text, ms: None, start: DASH }
     }
 }
 
@@ -150,7 +161,8 @@ mod tests {
     #[test]
     fn ids_have_one_spelling() {
         let mut text = IdText::new();
-        for id in [JobId { ms: 0, seq: 0 }, JobId { ms: 1_700_000_000_000, seq: u32::MAX }] {
+        let ids = [(0, 0), (1_700_000_000_000, u32::MAX), (1_700_000_000_000, 9), (1_700_000_000_000, 10), (7, 10), (MAX_TIME_MS, 0)];
+        for id in ids.map(|(ms, seq)| JobId { ms, seq }) {
             let written = id.write(&mut text).to_vec();
             assert_eq!(written, id.to_string().into_bytes());
             assert_eq!(JobId::parse(&written), Some(id));

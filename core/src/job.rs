@@ -368,10 +368,17 @@ pub(crate) enum Hold {
 
 impl Outline {
     pub(crate) fn hold(&self, token: u64) -> Hold {
-        if token == 0 || self.token != token {
+        Hold::of(token, self.token, self.settled, self.state)
+    }
+}
+
+impl Hold {
+    /// What `token` is good for, if `last` is that of the last delivery.
+    pub(crate) fn of(token: u64, last: u64, settled: Settled, state: State) -> Hold {
+        if token == 0 || token != last {
             return Hold::Stale;
         }
-        match (self.settled, self.state) {
+        match (settled, state) {
             (Settled::No, State::Leased) => Hold::Live,
             (Settled::No, State::Ready | State::Delayed) => Hold::Late,
             (Settled::No, State::Dead) => Hold::LateDead,

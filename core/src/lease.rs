@@ -16,7 +16,9 @@ impl Run<'_, '_> {
     pub(crate) fn take(&mut self, consumer: &[u8], options: &LeaseOptions) {
         let now = self.now();
         self.effects.begin_granting();
-        self.queue.groups.wake(now);
+        if let Some(groups) = self.queue.groups.there() {
+            groups.wake(now);
+        }
         let (mut bytes, mut passed_over) = (0u64, 0u32);
         while (self.effects.granted().len() as u64) < options.count && self.queue.barred(now).is_none() {
             let (id, slot) = match self.queue.choose(now) {

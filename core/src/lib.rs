@@ -44,6 +44,7 @@ mod recover;
 mod request;
 mod settle;
 mod schedule;
+mod seldom;
 mod sink;
 mod slots;
 mod snapshot;

@@ -91,6 +91,15 @@ pub(crate) struct Contents<'a> {
     pub(crate) payload: &'a [u8],
 }
 
+impl Contents<'_> {
+    /// Whether nothing is said but the payload: the job will be plain.
+    pub(crate) fn are_plain(&self) -> bool {
+        let JobOptions { when: _, priority, lease_ms, max_deliveries, ttl_ms } = self.options;
+        let options = priority != 0 || lease_ms > 0 || ttl_ms > 0 || max_deliveries.is_some();
+        !options && self.due.is_none() && self.group.is_none() && self.dedup.is_none()
+    }
+}
+
 /// The job of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SlotJob {

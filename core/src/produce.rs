@@ -56,7 +56,7 @@ fn makes_room(queue: &Queue, key: &[u8], fate: Fate, id: JobId) -> u64 {
 /// Back-pressure: whether there is room for what a push would add. It is asked before anything is
 /// changed, also before the due work, so that a refusal changes nothing.
 pub(crate) fn admit(queue: &Queue, payloads: &[&[u8]], dedup: Option<&DedupOptions<'_>>, turn: &Turn<'_>) -> Result<(), Error> {
-    if let Some(pause) = Pause::on(queue.head.paused_in.as_ref(), turn.now) {
+    if let Some(pause) = Pause::on(queue.head.paused_in.as_deref(), turn.now) {
         return Err(Error::paused(pause));
     }
     if let Some(payload) = payloads.iter().find(|payload| payload.len() > turn.max_payload) {

@@ -10,6 +10,7 @@ use crate::policy::Policy;
 use crate::rate::Grants;
 use crate::ready::{merge, Ready, ReadyKey};
 use crate::schedule::Schedules;
+use crate::seldom::Seldom;
 use crate::store::{ByTime, Jobs, Order};
 
 /// Counted events of a queue's whole life. They never go back.
@@ -42,8 +43,8 @@ pub(crate) struct Header {
     /// The longest lease it ever gave: a deadline further ahead than that has expired, because
     /// the clock must have stepped back.
     pub(crate) longest_lease_ms: u64,
-    pub(crate) paused_out: Option<Pause>,
-    pub(crate) paused_in: Option<Pause>,
+    pub(crate) paused_out: Option<Box<Pause>>,
+    pub(crate) paused_in: Option<Box<Pause>>,
     pub(crate) totals: Totals,
 }
 
@@ -72,16 +73,16 @@ pub struct Queue {
     pub(crate) ready: Ready,
     pub(crate) delayed: ByTime,
     pub(crate) leased: ByTime,
-    pub(crate) dead: [ByTime; 4],
-    pub(crate) done: ByTime,
+    pub(crate) dead: Seldom<[ByTime; 4]>,
+    pub(crate) done: Seldom<ByTime>,
     /// Waiting jobs with a TTL, by the time at which they go to dead.
-    pub(crate) ttl: ByTime,
+    pub(crate) ttl: Seldom<ByTime>,
     pub(crate) names: Names,
-    pub(crate) dedup: Dedup,
-    pub(crate) groups: Groups,
-    pub(crate) schedules: Schedules,
+    pub(crate) dedup: Seldom<Dedup>,
+    pub(crate) groups: Seldom<Groups>,
+    pub(crate) schedules: Seldom<Schedules>,
     /// When leases were granted, for RATE.
-    pub(crate) grants: Grants,
+    pub(crate) grants: Seldom<Grants>,
     /// Payload bytes by state.
     pub(crate) bytes: [u64; 5],
     /// From the first of these times until before the second, Unix ms, time alone changes nothing:
@@ -111,14 +112,14 @@ impl Queue {
             ready: Ready::new(),
             delayed: Order::new(),
             leased: Order::new(),
-            dead: [Order::new(), Order::new(), Order::new(), Order::new()],
-            done: Order::new(),
-            ttl: Order::new(),
+            dead: Seldom::new(),
+            done: Seldom::new(),
+            ttl: Seldom::new(),
             names: Names::default(),
-            dedup: Dedup::default(),
-            groups: Groups::new(),
-            schedules: Schedules::default(),
-            grants: Grants::default(),
+            dedup: Seldom::new(),
+            groups: Seldom::new(),
+            schedules: Seldom::new(),
+            grants: Seldom::new(),
             bytes: [0; 5],
             quiet: (0, 0),
             retrying: 0,
@@ -157,7 +158,7 @@ impl Queue {
 
     /// Why nothing at all is leased at `now`, however much is ready.
     pub(crate) fn barred(&self, now: u64) -> Option<Held> {
-        if Pause::on(self.head.paused_out.as_ref(), now).is_some() {
+        if Pause::on(self.head.paused_out.as_deref(), now).is_some() {
             return Some(Held::Paused);
         }
         if self.is_at_concurrency() {
@@ -169,8 +170,8 @@ impl Queue {
     /// A pause that was set and not ended yet; its time may be over.
     pub(crate) fn pause(&self, side: Side<'_>) -> Option<&Pause> {
         match side {
-            Side::Out => self.head.paused_out.as_ref(),
-            Side::In => self.head.paused_in.as_ref(),
+            Side::Out => self.head.paused_out.as_deref(),
+            Side::In => self.head.paused_in.as_deref(),
             Side::Group(name) => self.groups.get(self.groups.find(name)?)?.pause.as_ref(),
         }
     }
@@ -299,8 +300,14 @@ impl Queue {
 
     /// About how many bytes it takes; O(1).
     pub fn mem_usage(&self) -> usize {
-        let orders = [&self.delayed, &self.leased, &self.done, &self.ttl].into_iter().chain(&self.dead);
+        let orders: [&ByTime; 4] = [&self.delayed, &self.leased, &self.done, &self.ttl];
+        let orders = orders.into_iter().chain(self.dead.iter());
+        let seldom = [
+            self.dead.own_bytes(), self.done.own_bytes(), self.ttl.own_bytes(), self.grants.own_bytes(), self.dedup.own_bytes(),
+            self.groups.own_bytes(), self.schedules.own_bytes(),
+        ];
         let parts = [
+            seldom.iter().sum(),
             std::mem::size_of::<Queue>(),
             self.jobs.bytes(),
             self.ready.bytes(),
@@ -337,6 +344,9 @@ impl Queue {
         Some(&self.names.get(job.consumer?)?.text)
     }
 }
+
+/// With what the shell keeps beside it, the largest that a size class of the usual allocators has room for.
+const _: () = assert!(std::mem::size_of::<Queue>() <= 760);
 
 /// The incarnation of a copy: the same on primary and replicas, where the server replays COPY.
 pub fn copy_incarnation(old: u64, db: i32, key: &[u8]) -> u64 {

@@ -17,6 +17,10 @@ pub(crate) struct Rate {
 pub(crate) struct Grants(VecDeque<u64>);
 
 impl Grants {
+    pub(crate) const fn new() -> Grants {
+        Grants(VecDeque::new())
+    }
+
     /// Notes a grant at `now`; without a rate nothing is kept.
     pub(crate) fn add(&mut self, now: u64, rate: Option<Rate>) {
         let Some(rate) = rate else {

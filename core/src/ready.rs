@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::id::JobId;
 use crate::job::{Outline, Slot};
+use crate::seldom::Seldom;
 use crate::store::{ByTime, Entry, Jobs, Order};
 
 /// The order of ready jobs: priority, then place, then id.
@@ -19,7 +20,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    pub(crate) fn new() -> Lanes {
+    pub(crate) const fn new() -> Lanes {
         Lanes { lanes: BTreeMap::new(), len: 0 }
     }
 
@@ -101,14 +102,14 @@ impl Lanes {
 /// tell, and all jobs of groups.
 #[derive(Debug, Clone)]
 pub(crate) struct Ready {
-    moved: Lanes,
-    back: Lanes,
-    pub(crate) since: ByTime,
+    moved: Seldom<Lanes>,
+    back: Seldom<Lanes>,
+    pub(crate) since: Seldom<ByTime>,
 }
 
 impl Ready {
     pub(crate) fn new() -> Ready {
-        Ready { moved: Lanes::new(), back: Lanes::new(), since: Order::new() }
+        Ready { moved: Seldom::new(), back: Seldom::new(), since: Seldom::new() }
     }
 
     pub(crate) fn len(&self, jobs: &Jobs) -> usize {
@@ -184,7 +185,8 @@ impl Ready {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.moved.bytes().saturating_add(self.back.bytes()).saturating_add(self.since.bytes())
+        let own = [self.moved.own_bytes(), self.back.own_bytes(), self.since.own_bytes()].iter().sum();
+        self.moved.bytes().saturating_add(self.back.bytes()).saturating_add(self.since.bytes()).saturating_add(own)
     }
 
     pub(crate) fn check(&self, jobs: &Jobs) -> Result<(), String> {

@@ -145,7 +145,7 @@ impl Plan {
 }
 
 /// The schedules of a queue.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Schedules {
     by_name: BTreeMap<Name, Schedule>,
     by_time: BTreeSet<(u64, Name)>,
@@ -153,6 +153,10 @@ pub(crate) struct Schedules {
 }
 
 impl Schedules {
+    pub(crate) const fn new() -> Schedules {
+        Schedules { by_name: BTreeMap::new(), by_time: BTreeSet::new(), bytes: 0 }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
@@ -219,6 +223,6 @@ pub(crate) fn has_room(queue: &Queue, bytes: u64, now: u64) -> bool {
     let (max_jobs, max_bytes) = queue.head.policy.max_live();
     let fits = max_jobs.is_none_or(|max| queue.live() < max)
         && max_bytes.is_none_or(|max| bytes == 0 || queue.live_bytes().saturating_add(bytes) <= max);
-    fits && crate::pause::Pause::on(queue.head.paused_in.as_ref(), now).is_none()
+    fits && crate::pause::Pause::on(queue.head.paused_in.as_deref(), now).is_none()
 }
 

@@ -19,7 +19,7 @@ const DEAD: i64 = 2;
 impl Run<'_, '_> {
     /// What a token is good for; None if the job is gone. Counts the refused ones.
     fn hold(&mut self, id: JobId, token: u64) -> Option<Hold> {
-        let hold = self.queue.job(id)?.hold(token);
+        let hold = self.queue.jobs.hold(self.queue.slot_of(id)?, token)?;
         if hold == Hold::Stale {
             self.effects.refused_token();
         }

@@ -8,6 +8,7 @@ use crate::limits::{MAX_BATCH, SNAPSHOT_CHUNK};
 use crate::groups::Groups;
 use crate::op::{GroupState, Op, QueueTurns};
 use crate::queue::Queue;
+use crate::rate::Grants;
 use crate::stored::encode_job;
 use crate::wire::{Malformed, Reader, Writer};
 
@@ -63,7 +64,7 @@ impl Queue {
             encode(&Op::Schedule { name, schedule: Box::new(schedule.clone()) }, &mut batch);
         }
         let (counter, bare) = self.groups.turns();
-        let turns = QueueTurns { counter, bare, grants: self.grants.clone() };
+        let turns = QueueTurns { counter, bare, grants: Grants::clone(&self.grants) };
         // Also turns of zero: reading the jobs of groups back gives out some.
         if turns != QueueTurns::default() || !self.groups.is_empty() {
             encode(&Op::Turns(Box::new(turns)), &mut batch);

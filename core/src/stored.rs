@@ -62,8 +62,8 @@ pub(crate) fn encode_header(header: &Header, out: &mut Writer) {
     out.number(header.last_token);
     out.number(header.newest_ms);
     out.number(header.longest_lease_ms);
-    optional(header.paused_out.as_ref(), out, encode_pause);
-    optional(header.paused_in.as_ref(), out, encode_pause);
+    optional(header.paused_out.as_deref(), out, encode_pause);
+    optional(header.paused_in.as_deref(), out, encode_pause);
     out.number(Policy::COUNT as u64);
     for setting in header.policy.settings() {
         encode_setting(&setting, out);
@@ -85,8 +85,8 @@ pub(crate) fn decode_header(from: &mut Reader<'_>) -> Result<Header, Malformed> 
     let last_token = from.limited(MAX_TOKEN, "a token out of range")?;
     let newest_ms = from.limited(MAX_TIME_MS, "a time out of range")?;
     let longest_lease_ms = from.limited(MAX_LEASE_MS, "a lease out of range")?;
-    let paused_out = maybe(from, decode_pause)?;
-    let paused_in = maybe(from, decode_pause)?;
+    let paused_out = maybe(from, decode_pause)?.map(Box::new);
+    let paused_in = maybe(from, decode_pause)?.map(Box::new);
     let mut policy = Policy::default();
     if from.number()? != Policy::COUNT as u64 {
         return Err(from.wrong("an unknown number of options"));

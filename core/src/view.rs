@@ -270,7 +270,7 @@ pub(crate) fn info(queue: &Queue, turn: &Turn<'_>, out: &mut dyn Sink) {
     out.text("held");
     out.text(held_name(queue, turn.now));
     for (name, pause) in pauses {
-        let pause = Pause::on(pause.as_ref(), turn.now);
+        let pause = Pause::on(pause.as_deref(), turn.now);
         // When it ends; 0: only by RESUME; null: not paused.
         out.text(name);
         match pause {

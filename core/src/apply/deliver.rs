@@ -4,11 +4,13 @@ use std::cmp::Reverse;
 
 use super::{make_ready, move_to, ttl_at, Found};
 use crate::dedup::Owner;
+use crate::groups::GroupId;
 use crate::id::JobId;
 use crate::job::{Hold, More, Outline, Reason, Settled, Slot, State};
 use crate::limits::MAX_PAYLOAD;
 use crate::op::Due;
 use crate::queue::Queue;
+use crate::seldom::Seldom;
 use crate::store::{Entry, Record};
 
 impl Queue {
@@ -27,9 +29,28 @@ impl Queue {
         self.head.last_token = token;
         self.head.longest_lease_ms = self.head.longest_lease_ms.max(lease_ms);
         self.head.totals.delivered = self.head.totals.delivered.saturating_add(1);
-        self.grants.add(now.max(1), self.head.policy.rate());
+        match self.head.policy.rate() {
+            None => self.grants = Seldom::new(),
+            rate => self.grants.add(now.max(1), rate),
+        }
         if let Some(group) = group {
             self.groups.granted(group, now.max(1), &self.head.policy);
+        }
+        let leased = Outline {
+            state: State::Leased,
+            plain: false,
+            token,
+            consumer: holder,
+            lease_ms,
+            until: now.saturating_add(lease_ms),
+            last_delivered_at: now.max(1),
+            deliveries: 1,
+            ..found.outline
+        };
+        if found.outline.plain && self.jobs.deliver_plain(found.slot, &leased).is_some() {
+            self.relink(found.slot, &found.outline, &leased);
+            self.served(group, priority);
+            return Some(());
         }
         self.change(&found, |job| {
             let place = job.place;
@@ -49,8 +70,15 @@ impl Queue {
             more.total_deliveries = more.total_deliveries.saturating_add(1);
             job.state = State::Leased;
         })?;
-        self.groups.served(group, priority);
+        self.served(group, priority);
         Some(())
+    }
+
+    /// It was a group's turn, or that of the jobs without one.
+    fn served(&mut self, group: Option<GroupId>, priority: Reverse<i8>) {
+        if let Some(groups) = self.groups.there() {
+            groups.served(group, priority);
+        }
     }
 
     pub(super) fn finish(&mut self, id: JobId, keep: Option<&[u8]>, now: u64) -> Option<()> {
@@ -166,7 +194,9 @@ impl Queue {
         let found = self.find(id, Self::claimed)?;
         self.head.totals.released = self.head.totals.released.saturating_add(1);
         let (group, granted_at) = (found.outline.group, found.outline.last_delivered_at);
-        self.grants.give_back(granted_at);
+        if let Some(grants) = self.grants.there() {
+            grants.give_back(granted_at);
+        }
         if let Some(group) = group {
             self.groups.give_back(group, granted_at);
         }

@@ -85,7 +85,7 @@ impl Queue {
             Op::Tidy => changed(self.groups.tidy(now, DUE_STEPS)),
             Op::Turns(turns) => {
                 self.groups.set_turns(turns.counter, &turns.bare);
-                self.grants = turns.grants.clone();
+                *self.grants = turns.grants.clone();
                 Applied::Changed
             }
             Op::Group { name, state } => changed(self.put_group(name, state)),

@@ -8,7 +8,7 @@ use crate::op::{Contents, DedupKey, Due, Event, GroupState, SlotJob, Stored};
 use crate::pause::{Pause, Side};
 use crate::policy::{Opt, Setting};
 use crate::queue::Queue;
-use crate::rate::Grants;
+use crate::seldom::Seldom;
 use crate::schedule::{Name, NoJob, Plan};
 
 impl Queue {
@@ -38,6 +38,9 @@ impl Queue {
         if id <= self.head.last_id {
             return None;
         }
+        if contents.are_plain() {
+            return self.push_plain(id, contents.payload);
+        }
         let Contents { due, options, group, dedup, payload } = *contents;
         let place = due.unwrap_or(id.ms);
         let more = More {
@@ -56,6 +59,14 @@ impl Queue {
             let owner = Owner { job: id, until: window_end(window_ms, now), held: None };
             self.dedup.set(key.into(), owner, true);
         }
+        self.head.totals.pushed = self.head.totals.pushed.saturating_add(1);
+        Some(())
+    }
+
+    fn push_plain(&mut self, id: JobId, payload: &[u8]) -> Option<()> {
+        self.head.last_id = id;
+        let slot = self.jobs.add_plain(id, payload)?;
+        self.link(slot, &Outline::plain(id, payload.len() as u64));
         self.head.totals.pushed = self.head.totals.pushed.saturating_add(1);
         Some(())
     }
@@ -163,12 +174,14 @@ impl Queue {
     pub(super) fn set_policy(&mut self, setting: Setting) {
         self.head.policy.set(setting);
         match setting.opt {
-            Opt::Rate if self.head.policy.rate().is_none() => self.grants = Grants::default(),
+            Opt::Rate if self.head.policy.rate().is_none() => self.grants = Seldom::new(),
             // Bounds that were lifted may let groups go.
-            Opt::GroupOrder | Opt::GroupLimit => self.groups.unpark_all(),
-            Opt::GroupRate => {
-                self.groups.unpark_all();
-                self.groups.settle_all(&self.head.policy);
+            Opt::GroupOrder | Opt::GroupLimit | Opt::GroupRate => {
+                let Some(groups) = self.groups.there() else { return };
+                groups.unpark_all();
+                if setting.opt == Opt::GroupRate {
+                    groups.settle_all(&self.head.policy);
+                }
             }
             _ => {}
         }
@@ -190,10 +203,10 @@ impl Queue {
                 return Some(());
             }
         };
-        if old.as_ref() == pause {
+        if old.as_deref() == pause {
             return None;
         }
-        *old = pause.cloned();
+        *old = pause.cloned().map(Box::new);
         Some(())
     }
 

@@ -16,7 +16,7 @@ pub(crate) use sorted::Sorted;
 use std::cell::Cell;
 
 use crate::id::JobId;
-use crate::job::{Facts, Job, Outline, Slot, State, Whence};
+use crate::job::{Facts, Hold, Job, Outline, Settled, Slot, State, Whence};
 pub(crate) use record::Record;
 use segment::{Segment, LABELS, PLAIN};
 use slab::Slab;
@@ -41,9 +41,19 @@ pub(crate) struct Jobs {
     first_plain: Option<u32>,
     /// What segments and records point at, in bytes.
     pointed_at: usize,
-    /// The segment, and the place in it, of the job that was looked at last: a hint.
-    found: Cell<(u32, usize)>,
+    /// The job that was looked at last.
+    seen: Cell<Seen>,
 }
+
+/// A job, and the place in the row of its segment that it had: a hint. Without an id it is gone.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    id: Option<JobId>,
+    slot: Slot,
+    place: u8,
+}
+
+const NOBODY: Seen = Seen { id: None, slot: 0, place: 0 };
 
 fn slot_of(segment: u32, label: u8) -> Slot {
     segment.wrapping_mul(LABELS) | u32::from(label)
@@ -65,7 +75,7 @@ impl Jobs {
             plain: 0,
             first_plain: None,
             pointed_at: 0,
-            found: Cell::new((0, 0)),
+            seen: Cell::new(NOBODY),
         }
     }
 
@@ -87,8 +97,12 @@ impl Jobs {
     /// Where a job is.
     pub(crate) fn find(&self, id: JobId) -> Option<Slot> {
         // Jobs are asked for several times in a row, and in the order of their ids.
-        let (near, place) = self.found.get();
-        let close = self.segments.get(near).and_then(|segment| segment.find_near(id, place)).map(|place| (near, place));
+        let seen = self.seen.get();
+        if seen.id == Some(id) {
+            return Some(seen.slot);
+        }
+        let (near, _) = split(seen.slot);
+        let close = self.segments.get(near).and_then(|segment| segment.find_near(id, usize::from(seen.place))).map(|place| (near, place));
         let (number, place) = match close {
             Some(found) => found,
             None => {
@@ -96,8 +110,9 @@ impl Jobs {
                 (number, self.segments.get(number)?.find(id)?)
             }
         };
-        self.found.set((number, place));
-        Some(slot_of(number, self.segments.get(number)?.label(place)?))
+        let slot = slot_of(number, self.segments.get(number)?.label(place)?);
+        self.seen.set(Seen { id: Some(id), slot, place: place as u8 });
+        Some(slot)
     }
 
     #[inline]
@@ -115,7 +130,7 @@ impl Jobs {
     pub(crate) fn get(&self, slot: Slot) -> Option<Job<'_>> {
         let (number, label) = split(slot);
         let (place, id, state, record, payload) = self.segments.get(number)?.view(label)?;
-        self.found.set((number, place));
+        self.seen.set(Seen { id: Some(id), slot, place: place as u8 });
         let size = payload.len() as u64;
         if record == PLAIN {
             return Some(Job::new(Outline::plain(id, size), payload, Whence::Nowhere));
@@ -124,28 +139,57 @@ impl Jobs {
         Some(Job::new(record.outline(id, state, size), payload, Whence::Record(record)))
     }
 
+    /// What a token is good for.
+    pub(crate) fn hold(&self, slot: Slot, token: u64) -> Option<Hold> {
+        let (segment, label) = self.segment(slot)?;
+        let (_, state, record) = segment.look(label)?;
+        let (last, settled) = self.records.get(record).map_or((0, Settled::No), Record::claim);
+        Some(Hold::of(token, last, settled, state))
+    }
+
     /// Puts a job in whose id is above all before; None if that is not so, or there is no number
     /// left for it.
     pub(crate) fn add(&mut self, mut facts: Facts, payload: &[u8]) -> Option<Slot> {
+        if facts.is_plain() {
+            return self.add_plain(facts.id, payload);
+        }
         if facts.id <= self.last {
             return None;
         }
         let (id, state) = (facts.id, facts.state);
-        let record = match facts.is_plain() {
-            true => PLAIN,
-            false => self.new_record(&mut facts)?,
-        };
+        let record = self.new_record(&mut facts)?;
         let Some(slot) = self.push(id, payload, state, record) else {
             self.drop_record(record);
             return None;
         };
         self.last = id;
         self.len = self.len.saturating_add(1);
-        if record == PLAIN {
-            self.plain = self.plain.saturating_add(1);
-            self.first_plain.get_or_insert(split(slot).0);
-        }
         Some(slot)
+    }
+
+    /// The same for a plain job.
+    pub(crate) fn add_plain(&mut self, id: JobId, payload: &[u8]) -> Option<Slot> {
+        if id <= self.last {
+            return None;
+        }
+        let slot = self.push(id, payload, State::Ready, PLAIN)?;
+        self.last = id;
+        self.len = self.len.saturating_add(1);
+        self.plain = self.plain.saturating_add(1);
+        self.first_plain.get_or_insert(split(slot).0);
+        Some(slot)
+    }
+
+    /// A plain job was delivered, and is now as given. None, and nothing has changed, if it has to
+    /// be taken out and put back for that.
+    pub(crate) fn deliver_plain(&mut self, slot: Slot, job: &Outline) -> Option<()> {
+        let (number, label) = split(slot);
+        let record = Record::delivered(job)?;
+        let segment = self.segments.get_mut(number)?;
+        let record = self.records.insert(record, PLAIN)?;
+        segment.set(label, job.state, record);
+        self.plain_left(number, job.id);
+        Some(())
     }
 
     fn push(&mut self, id: JobId, payload: &[u8], state: State, record: u32) -> Option<Slot> {
@@ -241,6 +285,10 @@ impl Jobs {
         let before = segment.bytes();
         let (id, record) = segment.remove(label)?;
         let (after, empty) = (segment.bytes(), segment.live() == 0);
+        let seen = self.seen.get_mut();
+        if seen.id == Some(id) {
+            seen.id = None;
+        }
         self.pointed_at = self.pointed_at.saturating_sub(before).saturating_add(after);
         self.len = self.len.saturating_sub(1);
         if empty && self.tail != Some(number) {

@@ -114,7 +114,7 @@ fn clamp((time, id): Key) -> Key {
 }
 
 impl<E: Entry> Order<E> {
-    pub(crate) fn new() -> Order<E> {
+    pub(crate) const fn new() -> Order<E> {
         Order { chunks: VecDeque::new(), len: 0 }
     }
 
@@ -147,6 +147,16 @@ impl<E: Entry> Order<E> {
     pub(crate) fn insert(&mut self, key: Key, slot: Slot, jobs: &Jobs) {
         let key = clamp(key);
         let entry = E::new(key.0, slot);
+        // Most come after all others, and there is room.
+        if let Some(chunk) = self.chunks.back_mut() {
+            let len = chunk.entries.len();
+            if key > chunk.high && len > 0 && len < chunk.entries.capacity().min(CHUNK) {
+                chunk.high = key;
+                chunk.entries.push_back(entry);
+                self.len = self.len.saturating_add(1);
+                return;
+            }
+        }
         let at = self.chunk_of(key);
         let last = at.saturating_add(1) >= self.chunks.len();
         self.len = self.len.saturating_add(1);
@@ -169,7 +179,10 @@ impl<E: Entry> Order<E> {
                 // 4, 16, 64, a chunk.
                 chunk.entries.reserve_exact(chunk.entries.len().saturating_mul(3).max(4).min(CHUNK.saturating_sub(chunk.entries.len())));
             }
-            chunk.entries.insert(place, entry);
+            match place == chunk.entries.len() {
+                true => chunk.entries.push_back(entry),
+                false => chunk.entries.insert(place, entry),
+            }
             return;
         }
         let after = at.saturating_add(1);
@@ -196,7 +209,7 @@ impl<E: Entry> Order<E> {
         let Some(chunk) = self.chunks.get_mut(at) else { return };
         let place = if front { Some(0) } else { E::place(&chunk.entries, key.0, slot) };
         let Some(place) = place else { return };
-        chunk.entries.remove(place);
+        if place == 0 { chunk.entries.pop_front() } else { chunk.entries.remove(place) };
         self.len = self.len.saturating_sub(1);
         let (left, room) = (chunk.entries.len(), chunk.entries.capacity());
         if left == 0 && self.len == 0 {

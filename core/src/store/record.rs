@@ -2,19 +2,21 @@
 //!
 //! A job that was pushed with nothing said and waits for its first delivery has no record at all.
 //! Most others fit into one of two short forms of 32 bytes: a job that waits, and one that was
-//! delivered once and nothing else. What does not fit has all its fields on their own.
+//! delivered once and nothing else. What was retried, released or died has a packed form of its own,
+//! and what does not fit there either has all its fields in full.
 
 use std::borrow::Cow;
 
 use crate::dedup::Key;
 use crate::id::JobId;
-use crate::job::{Facts, Known, More, Outline, Settled, State};
+use crate::job::{Facts, Known, More, Outline, Reason, Settled, State};
 
 /// See the module.
 #[derive(Debug, Clone)]
 pub(crate) enum Record {
     Waiting(Waiting),
     Delivered(Delivered),
+    Packed(Box<Packed>),
     Full(Box<Full>),
 }
 
@@ -45,6 +47,38 @@ pub(crate) struct Delivered {
     finished: bool,
 }
 
+/// All but what keys, schedules and results add.
+#[derive(Debug, Clone)]
+pub(crate) struct Packed {
+    place: [u8; 6],
+    until: [u8; 6],
+    old_place: [u8; 6],
+    back_since: [u8; 6],
+    first_delivered: [u8; 6],
+    last_delivered: [u8; 6],
+    ttl_at: [u8; 6],
+    token: [u8; 7],
+    lease_ms: [u8; 5],
+    own_lease_ms: [u8; 5],
+    ttl_ms: [u8; 5],
+    consumer: [u8; 4],
+    group: [u8; 4],
+    max_deliveries: [u8; 4],
+    deliveries: [u8; 4],
+    budget_failures: [u8; 4],
+    budget_expiries: [u8; 4],
+    total_deliveries: [u8; 4],
+    failures: [u8; 4],
+    expiries: [u8; 4],
+    releases: [u8; 4],
+    redrives: [u8; 4],
+    priority: i8,
+    settled: Settled,
+    reason: Option<Reason>,
+    with: u8,
+    error: Box<[u8]>,
+}
+
 /// Everything.
 #[derive(Debug, Clone)]
 pub(crate) struct Full {
@@ -54,9 +88,11 @@ pub(crate) struct Full {
 }
 
 const _: () = assert!(std::mem::size_of::<Option<Record>>() == 32);
+const _: () = assert!(std::mem::size_of::<Packed>() == 128);
 
 const WITH_GROUP: u8 = 1;
 const WITH_MAX_DELIVERIES: u8 = 2;
+const WITH_CONSUMER: u8 = 4;
 
 /// Places are stored as a difference to the time of the push, so much above it.
 const PLACE_BIAS: u64 = 1 << 39;
@@ -73,7 +109,11 @@ fn pack<const N: usize>(number: u64) -> Option<[u8; N]> {
 }
 
 fn unpack<const N: usize>(bytes: [u8; N]) -> u64 {
-    bytes.into_iter().rev().fold(0, |number, byte| (number << 8) | u64::from(byte))
+    let mut number = [0; 8];
+    if let Some(low) = number.first_chunk_mut() {
+        *low = bytes;
+    }
+    u64::from_le_bytes(number)
 }
 
 /// A number near `base`.
@@ -83,6 +123,14 @@ fn near<const N: usize>(number: u64, base: u64, bias: u64) -> Option<[u8; N]> {
 
 fn from_near<const N: usize>(bytes: [u8; N], base: u64, bias: u64) -> u64 {
     unpack(bytes).wrapping_sub(bias).wrapping_add(base)
+}
+
+/// Which of the options are there.
+fn with(more: &More) -> u8 {
+    let flag = |there: bool, flag: u8| if there { flag } else { 0 };
+    flag(more.group.is_some(), WITH_GROUP)
+        | flag(more.own_max_deliveries.is_some(), WITH_MAX_DELIVERIES)
+        | flag(more.consumer.is_some(), WITH_CONSUMER)
 }
 
 /// The time that a token tells: tokens are made of the clock, in µs.
@@ -101,7 +149,7 @@ impl Waiting {
             ttl_at: pack(more.ttl_at)?,
             max_deliveries: pack(more.own_max_deliveries.unwrap_or(0))?,
             priority,
-            with: if more.group.is_some() { WITH_GROUP } else { 0 } | if more.own_max_deliveries.is_some() { WITH_MAX_DELIVERIES } else { 0 },
+            with: with(more),
         };
         debug_assert!(waiting.more() == *more);
         Some(waiting)
@@ -127,18 +175,23 @@ impl Delivered {
         if !once || more.old_place != place || !matches!(more.settled, Settled::No | Settled::Finished) {
             return None;
         }
-        let delivered = Delivered {
-            place: near(place, id.ms, PLACE_BIAS)?,
-            token: pack(more.token)?,
-            delivered: near(more.last_delivered_at, token_ms(more.token), DELIVERED_BIAS)?,
-            until: pack(more.until)?,
-            lease_ms: pack(more.lease_ms)?,
-            consumer: more.consumer?.to_le_bytes(),
-            priority,
-            finished: more.settled == Settled::Finished,
-        };
+        let delivered = Delivered::once(&more.outline(Outline { place, priority, ..Outline::plain(id, 0) }))?;
         debug_assert!(delivered.more(place) == *more);
         Some(delivered)
+    }
+
+    /// Of a job about which nothing else is known than one delivery.
+    fn once(job: &Outline) -> Option<Delivered> {
+        Some(Delivered {
+            place: near(job.place, job.id.ms, PLACE_BIAS)?,
+            token: pack(job.token)?,
+            delivered: near(job.last_delivered_at, token_ms(job.token), DELIVERED_BIAS)?,
+            until: pack(job.until)?,
+            lease_ms: pack(job.lease_ms)?,
+            consumer: job.consumer?.to_le_bytes(),
+            priority: job.priority,
+            finished: job.settled == Settled::Finished,
+        })
     }
 
     fn settled(&self) -> Settled {
@@ -164,6 +217,89 @@ impl Delivered {
     }
 }
 
+impl Packed {
+    /// None, and nothing was taken out: it does not fit.
+    fn pack(place: u64, priority: i8, more: &mut More) -> Option<Packed> {
+        // All fields by name, so that none is forgotten.
+        let More {
+            own_lease_ms, own_max_deliveries, ttl_ms, ttl_at, token, settled, consumer, lease_ms, until, old_place, back_since,
+            first_delivered_at, last_delivered_at, deliveries, budget_failures, budget_expiries, total_deliveries, failures,
+            expiries, releases, redrives, reason, ref mut error, group, schedule: None, slot_at: 0, dedup: None,
+            dedup_window_ms: 0, ref result,
+        } = *more
+        else {
+            return None;
+        };
+        if !result.is_empty() {
+            return None;
+        }
+        Some(Packed {
+            place: pack(place)?,
+            until: pack(until)?,
+            old_place: pack(old_place)?,
+            back_since: pack(back_since)?,
+            first_delivered: pack(first_delivered_at)?,
+            last_delivered: pack(last_delivered_at)?,
+            ttl_at: pack(ttl_at)?,
+            token: pack(token)?,
+            lease_ms: pack(lease_ms)?,
+            own_lease_ms: pack(own_lease_ms)?,
+            ttl_ms: pack(ttl_ms)?,
+            consumer: consumer.unwrap_or(0).to_le_bytes(),
+            group: group.unwrap_or(0).to_le_bytes(),
+            max_deliveries: pack(own_max_deliveries.unwrap_or(0))?,
+            deliveries: pack(deliveries)?,
+            budget_failures: pack(budget_failures)?,
+            budget_expiries: pack(budget_expiries)?,
+            total_deliveries: pack(total_deliveries)?,
+            failures: pack(failures)?,
+            expiries: pack(expiries)?,
+            releases: pack(releases)?,
+            redrives: pack(redrives)?,
+            priority,
+            settled,
+            reason,
+            with: 0,
+            error: std::mem::take(error),
+        })
+        .map(|packed| Packed { with: with(more), ..packed })
+    }
+
+    fn number(&self, flag: u8, bytes: [u8; 4]) -> Option<u32> {
+        (self.with & flag > 0).then_some(u32::from_le_bytes(bytes))
+    }
+
+    /// All but the text of the error.
+    fn more(&self) -> More {
+        More {
+            own_lease_ms: unpack(self.own_lease_ms),
+            own_max_deliveries: self.number(WITH_MAX_DELIVERIES, self.max_deliveries).map(u64::from),
+            ttl_ms: unpack(self.ttl_ms),
+            ttl_at: unpack(self.ttl_at),
+            token: unpack(self.token),
+            settled: self.settled,
+            consumer: self.number(WITH_CONSUMER, self.consumer),
+            lease_ms: unpack(self.lease_ms),
+            until: unpack(self.until),
+            old_place: unpack(self.old_place),
+            back_since: unpack(self.back_since),
+            first_delivered_at: unpack(self.first_delivered),
+            last_delivered_at: unpack(self.last_delivered),
+            deliveries: unpack(self.deliveries),
+            budget_failures: unpack(self.budget_failures),
+            budget_expiries: unpack(self.budget_expiries),
+            total_deliveries: unpack(self.total_deliveries),
+            failures: unpack(self.failures),
+            expiries: unpack(self.expiries),
+            releases: unpack(self.releases),
+            redrives: unpack(self.redrives),
+            reason: self.reason,
+            group: self.number(WITH_GROUP, self.group),
+            ..More::default()
+        }
+    }
+}
+
 impl Record {
     /// The shortest form that has all of it. Takes out what is not short.
     pub(crate) fn pack(facts: &mut Facts) -> Record {
@@ -173,13 +309,31 @@ impl Record {
             Known { options: false, rare: false, .. } => Delivered::pack(id, place, priority, more).map(Record::Delivered),
             _ => None,
         };
-        short.unwrap_or_else(|| Record::Full(Box::new(Full { place, priority, more: std::mem::take(more) })))
+        let packed = |more: &mut More| Packed::pack(place, priority, more).map(|packed| Record::Packed(Box::new(packed)));
+        let full = |more: &mut More| Record::Full(Box::new(Full { place, priority, more: std::mem::take(more) }));
+        short.or_else(|| packed(more)).unwrap_or_else(|| full(more))
+    }
+
+    /// Of a job that was plain until it was delivered; None: it does not fit the short form.
+    pub(crate) fn delivered(job: &Outline) -> Option<Record> {
+        Delivered::once(job).map(Record::Delivered)
+    }
+
+    /// The token of the last delivery, and how it was spent.
+    pub(crate) fn claim(&self) -> (u64, Settled) {
+        match self {
+            Record::Waiting(_) => (0, Settled::No),
+            Record::Delivered(delivered) => (unpack(delivered.token), delivered.settled()),
+            Record::Packed(packed) => (unpack(packed.token), packed.settled),
+            Record::Full(full) => (full.more.token, full.more.settled),
+        }
     }
 
     fn place(&self, id: JobId) -> (u64, i8) {
         match self {
             Record::Waiting(waiting) => (from_near(waiting.place, id.ms, PLACE_BIAS), waiting.priority),
             Record::Delivered(delivered) => (from_near(delivered.place, id.ms, PLACE_BIAS), delivered.priority),
+            Record::Packed(packed) => (unpack(packed.place), packed.priority),
             Record::Full(full) => (full.place, full.priority),
         }
     }
@@ -205,6 +359,7 @@ impl Record {
                 deliveries: 1,
                 ..job
             },
+            Record::Packed(packed) => packed.more().outline(job),
             Record::Full(full) => full.more.outline(job),
         }
     }
@@ -214,6 +369,7 @@ impl Record {
         match self {
             Record::Waiting(_) => 0,
             Record::Delivered(delivered) => from_near(delivered.delivered, token_ms(unpack(delivered.token)), DELIVERED_BIAS),
+            Record::Packed(packed) => unpack(packed.last_delivered),
             Record::Full(full) => full.more.last_delivered_at,
         }
     }
@@ -223,6 +379,7 @@ impl Record {
         match self {
             Record::Waiting(waiting) => Cow::Owned(waiting.more()),
             Record::Delivered(delivered) => Cow::Owned(delivered.more(place)),
+            Record::Packed(packed) => Cow::Owned(More { error: packed.error.clone(), ..packed.more() }),
             Record::Full(full) => Cow::Borrowed(&full.more),
         }
     }
@@ -233,6 +390,7 @@ impl Record {
         let more = match self {
             Record::Waiting(waiting) => waiting.more(),
             Record::Delivered(delivered) => delivered.more(place),
+            Record::Packed(packed) => More { error: std::mem::take(&mut packed.error), ..packed.more() },
             Record::Full(full) => std::mem::take(&mut full.more),
         };
         Facts { id, state, place, priority, more }
@@ -241,7 +399,11 @@ impl Record {
     /// Packs what [`Record::take`] took out.
     pub(crate) fn put_back(&mut self, facts: &mut Facts) {
         match self {
-            // It has not become less.
+            Record::Packed(packed) if facts.more.known().rare => match Packed::pack(facts.place, facts.priority, &mut facts.more) {
+                Some(anew) => **packed = anew,
+                None => *self = Record::pack(facts),
+            },
+            // A key, a schedule or a result stays.
             Record::Full(full) if facts.more.known().rare => {
                 (full.place, full.priority, full.more) = (facts.place, facts.priority, std::mem::take(&mut facts.more));
             }
@@ -260,6 +422,7 @@ impl Record {
     /// What it takes beside its own 32 bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
+            Record::Packed(packed) => std::mem::size_of::<Packed>().saturating_add(16).saturating_add(packed.error.len()),
             Record::Full(full) => {
                 std::mem::size_of::<Full>().saturating_add(16).saturating_add(full.more.error.len()).saturating_add(full.more.result.len())
             }
@@ -326,28 +489,69 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_unusual_is_kept_in_full() {
-        let unusual: [fn(&mut More); 13] = [
+    fn what_has_a_history_is_packed() {
+        let history: [fn(&mut More); 16] = [
             |more| more.deliveries = 2,
-            |more| more.failures = 1,
-            |more| more.token = u64::MAX,
+            |more| (more.failures, more.budget_failures) = (7, u64::from(u32::MAX)),
+            |more| (more.expiries, more.budget_expiries) = (8, 3),
+            |more| (more.releases, more.redrives, more.total_deliveries) = (9, 10, 11),
             |more| more.last_delivered_at = 1,
-            |more| more.until = u64::MAX,
-            |more| more.lease_ms = 1 << 40,
+            |more| more.first_delivered_at = 2,
+            |more| more.back_since = 1_700_000_000_300,
             |more| more.old_place = 1,
             |more| more.consumer = None,
+            |more| (more.consumer, more.deliveries) = (Some(u32::MAX), 3),
             |more| more.error = Box::from(*b"no"),
             |more| more.group = Some(1),
             |more| more.settled = Settled::Released,
+            |more| more.reason = Some(Reason::Ttl),
+            |more| (more.own_lease_ms, more.ttl_ms, more.ttl_at) = (1 << 39, 1 << 38, 1 << 47),
+            |more| more.own_max_deliveries = Some(0),
+        ];
+        let mut all = delivered();
+        for change in history {
+            let mut more = delivered();
+            change(&mut more);
+            change(&mut all);
+            assert!(matches!(same(1_700_000_000_150, 0, &more), Record::Packed(_)), "{more:?}");
+            assert!(matches!(same(1_700_000_999_150, -128, &all), Record::Packed(_)), "{all:?}");
+        }
+        assert!(matches!(same(0, 0, &More::default()), Record::Packed(_)));
+    }
+
+    #[test]
+    fn whatever_is_unusual_is_kept_in_full() {
+        let unusual: [fn(&mut More); 9] = [
+            |more| more.failures = 1 << 32,
+            |more| more.token = u64::MAX,
+            |more| more.until = u64::MAX,
+            |more| more.lease_ms = 1 << 40,
             |more| more.dedup = Some(b"k"[..].into()),
-            |more| more.result = Box::from(*b"yes"),
+            |more| more.dedup_window_ms = 1,
+            |more| more.schedule = Some(b"s"[..].into()),
+            |more| more.slot_at = 1,
+            |more| (more.error, more.result) = (Box::from(*b"no"), Box::from(*b"yes")),
         ];
         for change in unusual {
             let mut more = delivered();
             change(&mut more);
             assert!(matches!(same(1_700_000_000_150, 0, &more), Record::Full(_)), "{more:?}");
         }
-        assert!(matches!(same(0, 0, &More::default()), Record::Full(_)));
         assert!(matches!(same(u64::MAX, 0, &More::default()), Record::Full(_)));
+    }
+
+    /// Whatever becomes of a job, its record has all of it, and no form holds a job for ever.
+    #[test]
+    fn a_record_takes_the_form_of_the_job() {
+        let facts = |more: More| Facts { id: ID, state: State::Delayed, place: ID.ms, priority: 0, more };
+        let mut record = Record::pack(&mut facts(More::default()));
+        let retried = More { failures: 1, error: Box::from(*b"no"), ..delivered() };
+        let keyed = More { dedup: Some(b"k"[..].into()), ..retried.clone() };
+        for more in [delivered(), retried.clone(), keyed, retried, More::default()] {
+            record.take(ID, State::Delayed);
+            record.put_back(&mut facts(more.clone()));
+            assert_eq!(record.clone().take(ID, State::Delayed), facts(more));
+        }
+        assert!(matches!(record, Record::Waiting(_)));
     }
 }

@@ -159,7 +159,8 @@ impl Segment {
     /// The place in the row of a label.
     #[inline]
     fn place(&self, label: u8) -> Option<usize> {
-        let direct = usize::from(label);
+        // Those that are missing are most often all at the front.
+        let direct = usize::from(label.checked_sub(self.heads.first()?.label())?);
         match self.heads.get(direct) {
             Some(head) if head.label() == label => Some(direct),
             _ => self.heads.binary_search_by_key(&label, |head| head.label()).ok(),

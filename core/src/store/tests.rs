@@ -95,7 +95,7 @@ impl Both {
                     let (slot, facts, _) = self.truth.remove(&id).expect("it is there");
                     self.order.remove((facts.place, id), slot);
                     assert!(self.jobs.remove(slot).is_some());
-                    assert_eq!(self.jobs.find(id), None);
+                    assert_eq!((self.jobs.find(id), self.jobs.find(JobId::ZERO)), (None, None));
                 }
             }),
             Step::Drain => (0..self.truth.len()).for_each(|_| self.step(Step::Remove { which: 0, run: 1 })),
