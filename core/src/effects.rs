@@ -4,13 +4,14 @@ use crate::apply::Applied;
 use crate::canary::Fault;
 use crate::codec;
 use crate::id::JobId;
-use crate::job::{Slot, State};
+use crate::job::{Reason, Slot, State};
 use crate::op::{Event, Op};
 use crate::policy::Policy;
 use crate::queue::Queue;
 use crate::random::Random;
 use crate::schedule::{NoCalendar, Slots};
 use crate::sink::Sink;
+use crate::timings::Recent;
 use crate::wire::Writer;
 
 /// What the world looks like to one command: the shell fills it once.
@@ -96,6 +97,17 @@ pub struct Local {
     pub duplicates: u64,
     /// Pushes refused by MAXLIVE or MAXLIVEBYTES.
     pub full: u64,
+    /// Of the last one to two minutes.
+    pub recent: Recent,
+}
+
+/// What was decided about jobs, in figures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Decided {
+    /// Leases that ended because their time was over.
+    pub(crate) expired: u64,
+    /// Jobs that went to dead.
+    pub(crate) died: u64,
 }
 
 /// What one or several requests did. Reused: [`Effects::clear`].
@@ -107,7 +119,11 @@ pub struct Effects {
     /// Where these jobs are.
     granted_slots: Vec<Slot>,
     ended: Vec<(JobId, End)>,
+    /// How long jobs had waited that were leased, and had run that were settled, in ms.
+    waits: Vec<u64>,
+    runs: Vec<u64>,
     watch_ends: bool,
+    decided: Decided,
     stale: u64,
     duplicates: u64,
     nothing: u64,
@@ -125,6 +141,9 @@ impl Effects {
         self.events.clear();
         self.begin_granting();
         self.ended.clear();
+        self.waits.clear();
+        self.runs.clear();
+        self.decided = Decided::default();
         self.watch_ends = false;
         self.stale = 0;
         self.duplicates = 0;
@@ -170,6 +189,42 @@ impl Effects {
     /// From now on, tell which jobs end: somebody waits for some of this queue.
     pub fn watch_ends(&mut self, watch: bool) {
         self.watch_ends = watch;
+    }
+
+    /// A job was leased that had been ready for so many ms.
+    pub(crate) fn waited(&mut self, ms: u64) {
+        self.waits.push(ms);
+    }
+
+    /// A job was settled so many ms after it was delivered.
+    pub(crate) fn ran(&mut self, ms: u64) {
+        self.runs.push(ms);
+    }
+
+    /// For how many ms each job was ready that was leased.
+    pub(crate) fn waits(&self) -> &[u64] {
+        &self.waits
+    }
+
+    /// How many ms after its delivery each job was settled by ACK or NACK.
+    pub(crate) fn runs(&self) -> &[u64] {
+        &self.runs
+    }
+
+    pub(crate) fn counts(&self) -> Decided {
+        self.decided
+    }
+
+    fn count(&mut self, op: &Op<'_>) {
+        let Decided { expired, died } = &mut self.decided;
+        match op {
+            Op::Expire { .. } => *expired = expired.saturating_add(1),
+            Op::Bury { reason, .. } => {
+                *died = died.saturating_add(1);
+                *expired = expired.saturating_add(u64::from(*reason == Reason::ExpiredLease));
+            }
+            _ => {}
+        }
     }
 
     /// Notes the end of a job.
@@ -260,6 +315,7 @@ impl<'q, 't> Run<'q, 't> {
 
     fn commit_one(&mut self, op: &Op<'_>) {
         self.effects.watch(op);
+        self.effects.count(op);
         self.effects.record(op, self.turn.now);
         let applied = self.queue.apply_op(op, self.turn.now);
         debug_assert!(applied != Applied::Nothing, "a decision that does not fit: {op:?}");

@@ -51,6 +51,7 @@ mod stored;
 pub mod syntax;
 mod store;
 pub mod table;
+mod timings;
 mod view;
 mod wire;
 
@@ -70,5 +71,6 @@ pub use request::{MultiLease, Request};
 pub use schedule::{Missed, Slots};
 pub use sink::{Sink, Tree, TreeSink};
 pub use snapshot::{apply, apply_absent, Loader};
+pub use timings::{Percentiles, Recent, Timings};
 pub use view::Cursor;
 pub use wire::Malformed;

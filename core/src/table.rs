@@ -243,7 +243,7 @@ pub static COMMANDS: &[Command] = &[
         "key [AFTER name] [COUNT n]",
         "Shows the consumers that a job remembers, by name, at most COUNT (1000).",
         "O(log n + COUNT) and the leases of those shown",
-        "Array of [name, leased, jobs, oldest-lease-ms], the last null if it has leased nothing."),
+        "Array of [name, leased, jobs, oldest-lease-ms, last-seen-ms]: the first age is null if it has leased nothing, the other one (since its last LEASE, ACK, NACK, EXTEND or RELEASE that was not refused, as this server knows) if it has not called here."),
     command!(Queues, "rq.queues", -1, "readonly", Read,
         "[COUNT n]",
         "Shows queues of this node and database that the user may read, at most COUNT (1000).",

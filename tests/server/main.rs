@@ -19,6 +19,7 @@ mod crowd;
 mod dedup;
 mod events;
 mod failover;
+mod figures;
 mod groups;
 mod leasing;
 mod looking;
