@@ -8,11 +8,11 @@ use rq_core::table::{Command, Verb};
 use rq_core::{execute, execute_absent, Code, Effects, Outcome, Queue, Recent, Request, TreeSink, Turn, Waiter};
 
 use crate::api::{Argv, Ctx, Flags, Key, Mode, Str};
-use crate::node::Node;
+use crate::node::{add, Node};
 use crate::sink::{Json, Reply};
 use crate::types::Value;
 use crate::waiters::Want;
-use crate::{apply, blocking, guard, multi, queues, replicate, timer, xtrim};
+use crate::{apply, blocking, doctor, guard, help, multi, queues, replicate, timer, xtrim};
 
 /// The server's own words.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -30,6 +30,8 @@ pub fn command(node: &Node, ctx: &Ctx, command: &Command, argv: &Argv<'_>) {
     match command.verb {
         Verb::MLease => return multi::lease(node, ctx, argv),
         Verb::Queues => return queues::list(node, ctx, argv),
+        Verb::Doctor => return doctor::command(node, ctx, argv),
+        Verb::Help => return help::command(ctx, argv),
         _ => {}
     }
     let Some(key) = argv.get(1) else { return ctx.wrong_arity() };
@@ -152,6 +154,7 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
     opened.close(!effects.batch().is_empty());
 
     let full = matches!(&written.outcome, Err(error) if error.code == Code::Full);
+    add(&node.count.full, u64::from(full));
     if effects.stale() > 0 || effects.duplicates() > 0 || full {
         node.index.borrow_mut().count(db, name, |local| {
             local.stale = local.stale.saturating_add(effects.stale());

@@ -311,7 +311,7 @@ pub(crate) fn info(queue: &Queue, turn: &Turn<'_>, out: &mut dyn Sink) {
 }
 
 /// Why nothing would be leased now.
-fn held_name(queue: &Queue, now: u64) -> &'static str {
+pub(crate) fn held_name(queue: &Queue, now: u64) -> &'static str {
     match queue.barred(now) {
         Some(Held::Paused) => "paused",
         Some(Held::Concurrency) => "concurrency",

@@ -17,6 +17,7 @@ mod counting;
 mod crash;
 mod crowd;
 mod dedup;
+mod doctor;
 mod events;
 mod failover;
 mod figures;

@@ -20,12 +20,11 @@ impl Cluster {
     pub fn start(primaries: usize, replicas: usize) -> Cluster {
         let nodes: Vec<Server> = (0..primaries + replicas).map(|_| node()).collect();
         let cluster = Cluster { nodes };
-        let first = &cluster.nodes[0];
         for (n, node) in cluster.nodes.iter().enumerate() {
             // Epochs of their own, so that they need not find out who gives way.
             node.run(format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
             if n > 0 {
-                node.run(format!("CLUSTER MEET 127.0.0.1 {} {}", first.port, bus_port(first)));
+                cluster.meet(n, 0);
             }
         }
         let share = SLOTS.div_ceil(u32::try_from(primaries).expect("few nodes"));
@@ -42,6 +41,13 @@ impl Cluster {
         cluster.wait("all nodes know the replicas", |node| node.run(&replicas_of_first).array().len() == replicas);
         cluster.wait("the cluster", |node| info(node, "cluster_state") == "ok");
         cluster
+    }
+
+    /// Makes one node known to another.
+    #[track_caller]
+    pub fn meet(&self, node: usize, other: usize) {
+        let other = &self.nodes[other];
+        self.nodes[node].run(format!("CLUSTER MEET 127.0.0.1 {} {}", other.port, bus_port(other)));
     }
 
     fn wait(&self, what: &str, holds: impl Fn(&Server) -> bool) {
