@@ -65,8 +65,9 @@ impl Value {
     }
 
     fn or_to_forget(&self, at: Option<u64>) -> Option<u64> {
-        let over_at = self.timings.as_ref().map(|timings| timings.over_at());
-        at.into_iter().chain(over_at).min()
+        let Some(timings) = &self.timings else { return at };
+        let over_at = timings.over_at();
+        Some(at.map_or(over_at, |at| at.min(over_at)))
     }
 }
 

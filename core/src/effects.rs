@@ -4,7 +4,7 @@ use crate::apply::Applied;
 use crate::canary::Fault;
 use crate::codec;
 use crate::id::JobId;
-use crate::job::{Reason, Slot, State};
+use crate::job::{Slot, State};
 use crate::op::{Event, Op};
 use crate::policy::Policy;
 use crate::queue::Queue;
@@ -101,15 +101,6 @@ pub struct Local {
     pub recent: Recent,
 }
 
-/// What was decided about jobs, in figures.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Decided {
-    /// Leases that ended because their time was over.
-    pub(crate) expired: u64,
-    /// Jobs that went to dead.
-    pub(crate) died: u64,
-}
-
 /// What one or several requests did. Reused: [`Effects::clear`].
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -123,7 +114,9 @@ pub struct Effects {
     waits: Vec<u64>,
     runs: Vec<u64>,
     watch_ends: bool,
-    decided: Decided,
+    /// How many events there are of each kind, and the kinds in the order of their first ones.
+    counts: [u32; Event::ALL.len()],
+    kinds: Vec<Event>,
     stale: u64,
     duplicates: u64,
     nothing: u64,
@@ -143,7 +136,8 @@ impl Effects {
         self.ended.clear();
         self.waits.clear();
         self.runs.clear();
-        self.decided = Decided::default();
+        self.counts = Default::default();
+        self.kinds.clear();
         self.watch_ends = false;
         self.stale = 0;
         self.duplicates = 0;
@@ -211,20 +205,23 @@ impl Effects {
         &self.runs
     }
 
-    pub(crate) fn counts(&self) -> Decided {
-        self.decided
+    /// How often each kind of event happened, in the order of their first ones.
+    pub fn kinds(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
+        self.kinds.iter().map(|event| (*event, self.count(*event)))
     }
 
-    fn count(&mut self, op: &Op<'_>) {
-        let Decided { expired, died } = &mut self.decided;
-        match op {
-            Op::Expire { .. } => *expired = expired.saturating_add(1),
-            Op::Bury { reason, .. } => {
-                *died = died.saturating_add(1);
-                *expired = expired.saturating_add(u64::from(*reason == Reason::ExpiredLease));
-            }
-            _ => {}
+    /// How often it happened.
+    pub(crate) fn count(&self, event: Event) -> u64 {
+        self.counts.get(event as usize).copied().unwrap_or(0).into()
+    }
+
+    fn happened(&mut self, event: Event) {
+        self.events.push(event);
+        let Some(count) = self.counts.get_mut(event as usize) else { return };
+        if *count == 0 {
+            self.kinds.push(event);
         }
+        *count = count.saturating_add(1);
     }
 
     /// Notes the end of a job.
@@ -260,7 +257,7 @@ impl Effects {
     /// A duplicate was dropped: nothing is stored, but it is told.
     pub(crate) fn refused_duplicate(&mut self) {
         self.duplicates = self.duplicates.saturating_add(1);
-        self.events.push(Event::Duplicate);
+        self.happened(Event::Duplicate);
     }
 
     pub(crate) fn refused_token(&mut self) {
@@ -269,7 +266,7 @@ impl Effects {
 
     pub(crate) fn note(&mut self, applied: Applied) {
         match applied {
-            Applied::Told(event) => self.events.push(event),
+            Applied::Told(event) => self.happened(event),
             Applied::Changed => {}
             Applied::Nothing => self.nothing = self.nothing.saturating_add(1),
         }
@@ -315,7 +312,6 @@ impl<'q, 't> Run<'q, 't> {
 
     fn commit_one(&mut self, op: &Op<'_>) {
         self.effects.watch(op);
-        self.effects.count(op);
         self.effects.record(op, self.turn.now);
         let applied = self.queue.apply_op(op, self.turn.now);
         debug_assert!(applied != Applied::Nothing, "a decision that does not fit: {op:?}");

@@ -8,6 +8,7 @@
 //! leaves percentiles as they are. One histogram takes 64 bytes to 1 KB, by the longest time in it.
 
 use crate::effects::Effects;
+use crate::op::Event;
 
 /// Buckets for each doubling, and as many for the times below the first one.
 const STEPS: u64 = 16;
@@ -99,7 +100,7 @@ pub struct Recent {
     pub run: Option<Percentiles>,
     /// Refused tokens.
     pub stale: u64,
-    /// Leases that ended because their time was over.
+    /// Leases that ended because their time was over, but for those whose jobs died of it.
     pub expired: u64,
     /// Jobs that went to dead.
     pub died: u64,
@@ -117,8 +118,8 @@ pub struct Timings {
 impl Timings {
     /// Whether these effects say anything that is counted here.
     pub fn are_in(effects: &Effects) -> bool {
-        let counts = effects.counts();
-        !effects.waits().is_empty() || !effects.runs().is_empty() || effects.stale() > 0 || counts != Default::default()
+        let counts = effects.stale() | effects.count(Event::Expire) | effects.count(Event::Dead);
+        !effects.waits().is_empty() || !effects.runs().is_empty() || counts > 0
     }
 
     /// Counts what one command, or one tick, did at `now`, Unix ms.
@@ -128,8 +129,8 @@ impl Timings {
         effects.waits().iter().for_each(|ms| minute.wait.add(*ms));
         effects.runs().iter().for_each(|ms| minute.run.add(*ms));
         minute.stale = minute.stale.saturating_add(effects.stale());
-        minute.expired = minute.expired.saturating_add(effects.counts().expired);
-        minute.died = minute.died.saturating_add(effects.counts().died);
+        minute.expired = minute.expired.saturating_add(effects.count(Event::Expire));
+        minute.died = minute.died.saturating_add(effects.count(Event::Dead));
     }
 
     /// The policy was changed: what went wrong with the old one says nothing of the new one.
