@@ -5,7 +5,6 @@
 
 use crate::api::{log, Argv, Ctx, Flags, Key, Level, Mode, Str};
 use crate::node::{add, Node};
-use crate::types::Value;
 use crate::{blocking, replicate, run, timer};
 
 /// For people who try it.
@@ -38,9 +37,11 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
         Err(malformed) => return refuse(node, ctx, key, flags, &malformed.to_string()),
     };
     let (db, name) = (ctx.db(), key.bytes());
-    let (there, ready) = opened.value().map_or((false, false), |Value { queue, told }| {
-        node.index.borrow_mut().learn(db, name, told, queue.look_again_at(now.ms, now.no_expiry_before_ms));
-        (true, queue.may_lease(now.ms))
+    let (there, ready) = opened.value().map_or((false, false), |value| {
+        value.forget_old(now.ms);
+        let next = value.look_again_at(now.ms, now.no_expiry_before_ms);
+        node.index.borrow_mut().learn(db, name, &value.told, next);
+        (true, value.queue.may_lease(now.ms))
     });
     opened.close(there || !effects.events().is_empty());
 

@@ -4,7 +4,6 @@ use std::ffi::CStr;
 
 use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, SlotRange, Str};
 use crate::node::Node;
-use crate::types::Value;
 use crate::{guard, timer};
 
 /// This server has become a primary, or a replica. Clients that wait are let go by the server
@@ -98,10 +97,9 @@ pub fn keyspace(node: &Node, ctx: &Ctx, event: &CStr, key: Str<'_>) {
         b"evicted" => guard::evicted(node, ctx, key),
         b"rename_to" | b"move_to" | b"copy_to" | b"restore" => {
             let Ok(mut opened) = Key::open(ctx, key, Mode::Glance) else { return };
-            let Some(Value { queue, told }) = opened.value() else { return };
-            let now = node.time.now();
-            let at = queue.next_event(now.ms, now.no_expiry_before_ms);
-            node.index.borrow_mut().correct(ctx.db(), key.bytes(), told, at);
+            let Some(value) = opened.value() else { return };
+            let at = value.next_event(node.time.now());
+            node.index.borrow_mut().correct(ctx.db(), key.bytes(), &value.told, at);
             drop(opened);
             // Those who wait for the end of a job of the queue that was there before.
             node.waiters.borrow_mut().mark(ctx.db(), key.bytes());
@@ -136,10 +134,10 @@ fn sweep(node: &Node, ctx: &Ctx) {
             sweep.scan = Scan::begin();
         }
         let Some(scan) = &mut sweep.scan else { return };
-        let more = scan.step(ctx, |key, Value { queue, told }| {
+        let more = scan.step(ctx, |key, value| {
             let mut index = node.index.borrow_mut();
             if !index.contains(db, key.bytes()) {
-                index.correct(db, key.bytes(), told, queue.next_event(now.ms, now.no_expiry_before_ms));
+                index.correct(db, key.bytes(), &value.told, value.next_event(now));
             }
         });
         if !more {

@@ -191,6 +191,12 @@ impl Index {
         self.known.get(&db).and_then(|queues| queues.get(key)).map_or_else(Local::default, |entry| entry.local)
     }
 
+    /// Some of the known queues of all databases, in no order.
+    pub fn some(&self, max: usize) -> Vec<(i32, Rc<[u8]>)> {
+        let all = self.known.iter().flat_map(|(db, queues)| queues.keys().map(|key| (*db, Rc::clone(key))));
+        all.take(max).collect()
+    }
+
     /// Known queues of a database, in no order.
     pub fn keys(&self, db: i32) -> Vec<Rc<[u8]>> {
         self.known.get(&db).map_or_else(Vec::new, |queues| queues.keys().map(Rc::clone).collect())

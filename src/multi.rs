@@ -7,7 +7,6 @@ use rq_core::{due, parse_multi_lease, Waiter};
 use crate::api::{Argv, Ctx, Flags, Key, Mode, Str};
 use crate::node::Node;
 use crate::sink::Reply;
-use crate::types::Value;
 use crate::waiters::Want;
 use crate::{blocking, replicate, run, timer};
 
@@ -44,7 +43,8 @@ pub fn lease(node: &Node, ctx: &Ctx, argv: &Argv<'_>) {
 fn take(node: &Node, ctx: &Ctx, key: Str<'_>, waiter: &Waiter, flags: Flags) -> bool {
     let (db, name) = (ctx.db(), key.bytes());
     let Ok(mut opened) = Key::open(ctx, key, Mode::Write) else { return false };
-    let Some(Value { queue, told }) = opened.value() else { return false };
+    let Some(value) = opened.value() else { return false };
+    let queue = &mut value.queue;
     node.time.not_paused();
     let now = node.time.now_for(queue.newest_ms());
     let turn = node.turn(now, flags);
@@ -60,8 +60,9 @@ fn take(node: &Node, ctx: &Ctx, key: Str<'_>, waiter: &Waiter, flags: Flags) -> 
         }
     }
     let taken = waiter.grant(name, queue, &turn, &mut effects, &mut Reply(ctx));
-    let next = queue.look_again_at(now.ms, now.no_expiry_before_ms);
-    node.index.borrow_mut().learn(db, name, told, next);
+    value.record(&effects, now.ms);
+    let next = value.look_again_at(now.ms, now.no_expiry_before_ms);
+    node.index.borrow_mut().learn(db, name, &value.told, next);
     opened.close(!effects.batch().is_empty());
     blocking::tell_ends(node, (db, name), effects.ended());
     replicate::publish(node, ctx, key, &effects);

@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 
 use rq_calendar::Calendar;
-use rq_core::{Effects, Local, Turn};
+use rq_core::{Effects, Event, Local, Turn};
 
 use crate::api::{self, Flags, SlotRange};
 use crate::clock::{Now, QueueTime};
@@ -69,7 +69,16 @@ pub struct Counts {
     pub misfits: Cell<u64>,
     /// Panics that were caught.
     pub panics: Cell<u64>,
+    /// What was decided here about jobs, by kind of event.
+    pub events: [Cell<u64>; EVENTS],
+    /// Refused tokens.
+    pub stale: Cell<u64>,
+    /// Pushes refused by MAXLIVE or MAXLIVEBYTES.
+    pub full: Cell<u64>,
 }
+
+/// How many kinds of events there are.
+pub const EVENTS: usize = Event::ALL.len();
 
 /// Counts up.
 pub fn add(figure: &Cell<u64>, more: u64) {

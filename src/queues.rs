@@ -30,26 +30,14 @@ pub fn list(node: &Node, ctx: &Ctx, argv: &Argv<'_>) {
         Ok(count) => count,
         Err(error) => return ctx.error(&error),
     };
-    let mut keys = node.index.borrow().keys(ctx.db());
-    keys.sort_unstable();
-    let readable = Readable::of(ctx);
     let now = node.time.now();
     let mut rows = Vec::new();
-    for key in keys {
-        if rows.len() >= count {
-            break;
-        }
-        let name = OwnedStr::new(&key);
-        if !readable.as_ref().is_none_or(|readable| readable.may_read(name.get())) {
-            continue;
-        }
-        let Ok(mut opened) = Key::open(ctx, name.get(), Mode::Glance) else { continue };
-        let Some(queue) = opened.queue() else { continue };
+    each(node, ctx, count, |key, opened| {
+        let Some(queue) = opened.queue() else { return };
         let counts = [State::Ready, State::Leased, State::Dead].map(|state| queue.count(state) as u64);
         let age = queue.oldest_ready_ms().map(|since| now.ms.saturating_sub(since));
-        drop(opened);
-        rows.push((key, counts, age));
-    }
+        rows.push((Box::<[u8]>::from(key), counts, age));
+    });
     let mut out = Reply(ctx);
     out.array(rows.len());
     for (key, counts, age) in rows {
@@ -61,4 +49,29 @@ pub fn list(node: &Node, ctx: &Ctx, argv: &Argv<'_>) {
             None => out.null(),
         }
     }
+}
+
+/// Shows the queues of the caller's database that it may read, by name, `max` at most; false if
+/// there are more.
+pub fn each(node: &Node, ctx: &Ctx, max: usize, mut look: impl FnMut(&[u8], &mut Key<'_>)) -> bool {
+    let mut keys = node.index.borrow().keys(ctx.db());
+    keys.sort_unstable();
+    let readable = Readable::of(ctx);
+    let mut shown = 0;
+    for key in keys {
+        let name = OwnedStr::new(&key);
+        if !readable.as_ref().is_none_or(|readable| readable.may_read(name.get())) {
+            continue;
+        }
+        let Ok(mut opened) = Key::open(ctx, name.get(), Mode::Glance) else { continue };
+        if opened.queue().is_none() {
+            continue;
+        }
+        if shown == max {
+            return false;
+        }
+        shown += 1;
+        look(&key, &mut opened);
+    }
+    true
 }

@@ -1,6 +1,6 @@
 //! Telling others: replicas and the AOF, caches, and whoever listens to keyspace events.
 
-use rq_core::{Effects, Event};
+use rq_core::Effects;
 
 use crate::api::{log, Ctx, Level, Notify, Str};
 use crate::node::{add, Node};
@@ -10,6 +10,10 @@ pub fn publish(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
     if !effects.batch().is_empty() && !ctx.replicate_apply(key, effects.batch()) {
         log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF do not get the changes of queues");
     }
+    for (event, n) in effects.kinds() {
+        node.count.events.get(event as usize).iter().for_each(|count| add(count, n));
+    }
+    add(&node.count.stale, effects.stale());
     tell(node, ctx, key, effects);
 }
 
@@ -18,15 +22,7 @@ pub fn tell(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
     if effects.misfits() > 0 {
         add(&node.count.misfits, effects.misfits());
     }
-    let mut told = [false; KINDS];
-    for event in effects.events() {
-        let Some(told) = told.get_mut(*event as usize) else { continue };
-        if !std::mem::replace(told, true) {
-            ctx.notify(Notify::MODULE, event.name(), key);
-        }
+    for (event, _) in effects.kinds() {
+        ctx.notify(Notify::MODULE, event.name(), key);
     }
 }
-
-/// Room for as many kinds of events as there may be.
-const KINDS: usize = 32;
-const _: () = assert!((Event::Del as usize) < KINDS);

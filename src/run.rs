@@ -5,14 +5,14 @@
 use std::rc::Rc;
 
 use rq_core::table::{Command, Verb};
-use rq_core::{execute, execute_absent, Code, Effects, Outcome, Queue, Request, TreeSink, Turn, Waiter};
+use rq_core::{execute, execute_absent, Code, Effects, Outcome, Queue, Recent, Request, TreeSink, Turn, Waiter};
 
 use crate::api::{Argv, Ctx, Flags, Key, Mode, Str};
-use crate::node::Node;
+use crate::node::{add, Node};
 use crate::sink::{Json, Reply};
 use crate::types::Value;
 use crate::waiters::Want;
-use crate::{apply, blocking, guard, multi, queues, replicate, timer, xtrim};
+use crate::{apply, blocking, doctor, guard, help, multi, queues, replicate, timer, xtrim};
 
 /// The server's own words.
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -30,6 +30,8 @@ pub fn command(node: &Node, ctx: &Ctx, command: &Command, argv: &Argv<'_>) {
     match command.verb {
         Verb::MLease => return multi::lease(node, ctx, argv),
         Verb::Queues => return queues::list(node, ctx, argv),
+        Verb::Doctor => return doctor::command(node, ctx, argv),
+        Verb::Help => return help::command(ctx, argv),
         _ => {}
     }
     let Some(key) = argv.get(1) else { return ctx.wrong_arity() };
@@ -67,6 +69,7 @@ fn read(node: &Node, ctx: &Ctx, key: Str<'_>, request: &Request<'_>) {
     if let Request::Info { .. } = request {
         turn.local = node.index.borrow().local(ctx.db(), key.bytes());
         turn.local.blocked = node.waiters.borrow().count(ctx.db(), key.bytes()) as u64;
+        turn.local.recent = opened.value().map_or_else(Recent::default, |value| value.recent(now.ms));
     }
     // A read has no effects; its empty buffers cost nothing.
     let mut effects = Effects::new();
@@ -151,6 +154,7 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
     opened.close(!effects.batch().is_empty());
 
     let full = matches!(&written.outcome, Err(error) if error.code == Code::Full);
+    add(&node.count.full, u64::from(full));
     if effects.stale() > 0 || effects.duplicates() > 0 || full {
         node.index.borrow_mut().count(db, name, |local| {
             local.stale = local.stale.saturating_add(effects.stale());
@@ -187,6 +191,10 @@ impl Writing<'_> {
         }
         let outcome = execute(queue, self.request, self.turn, effects, out);
         self.hand_out(queue, effects, self.node.serve_late.get());
+        if matches!(self.request, Request::Create { .. } | Request::Alter { .. }) {
+            value.timings.iter_mut().for_each(|timings| timings.begin_anew());
+        }
+        value.record(effects, self.turn.now);
         Written { outcome, look_at: self.tell_index(value) }
     }
 
@@ -197,6 +205,7 @@ impl Writing<'_> {
             Ok((outcome, Some(queue))) => {
                 let mut value = Box::new(Value::from(queue));
                 self.hand_out(&mut value.queue, effects, self.node.serve_late.get());
+                value.record(effects, self.turn.now);
                 let look_at = self.tell_index(&value);
                 key.set(value);
                 Written { outcome: Ok(outcome), look_at }
@@ -205,9 +214,9 @@ impl Writing<'_> {
     }
 
     /// When the queue is to be looked at, if that is news.
-    fn tell_index(&self, Value { queue, told }: &Value) -> Option<u64> {
-        let at = queue.look_again_at(self.turn.now, self.no_expiry_before);
-        self.node.index.borrow_mut().learn(self.db, self.key, told, at).then_some(at).flatten()
+    fn tell_index(&self, value: &Value) -> Option<u64> {
+        let at = value.look_again_at(self.turn.now, self.no_expiry_before);
+        self.node.index.borrow_mut().learn(self.db, self.key, &value.told, at).then_some(at).flatten()
     }
 
     fn hand_out(&self, queue: &mut Queue, effects: &mut Effects, later: bool) {

@@ -17,7 +17,6 @@ use crate::api::{
 };
 use crate::clock::Now;
 use crate::node::{add, Node};
-use crate::types::Value;
 use crate::{blocking, replicate};
 
 /// A tick stops when it has worked for so long.
@@ -245,7 +244,8 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
             blocking::look_for_ends(node, (db, key), None);
             return node.index.borrow_mut().forget(db, key);
         };
-        let Some(Value { queue, told }) = opened.value() else { return };
+        let Some(value) = opened.value() else { return };
+        let queue = &mut value.queue;
         effects.watch_ends(node.waiters.borrow().watch(db, key));
         let now = node.time.now_for(newest_ms);
         let turn = node.turn(now, ctx.flags() | Flags::DENY_BLOCKING);
@@ -254,9 +254,11 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
         }
         let more = due(queue, &turn, STEPS, &mut effects);
         blocking::hand_out(node, (db, key), queue, &turn, &mut effects);
-        let next = if more { Some(now.ms) } else { queue.next_event(now.ms, now.no_expiry_before_ms) };
-        node.index.borrow_mut().correct(db, key, told, next);
-        blocking::look_for_ends(node, (db, key), Some(queue));
+        value.record(&effects, now.ms);
+        value.forget_old(now.ms);
+        let next = if more { Some(now.ms) } else { value.next_event(now) };
+        node.index.borrow_mut().correct(db, key, &value.told, next);
+        blocking::look_for_ends(node, (db, key), Some(&value.queue));
         opened.close(!effects.batch().is_empty());
     }
     replicate::publish(node, ctx, name.get(), &effects);

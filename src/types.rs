@@ -7,9 +7,10 @@
 use std::ffi::{c_int, c_void};
 
 use redis_module::raw;
-use rq_core::{copy_incarnation, Loader, Queue};
+use rq_core::{copy_incarnation, Effects, Loader, Queue, Recent, Timings};
 
 use crate::api::{self, guarded, log, AofWriter, Ctx, Digest, Level, OptCtx, RdbReader, RdbWriter};
+use crate::clock::Now;
 use crate::graveyard;
 use crate::index::Told;
 
@@ -24,11 +25,55 @@ pub struct Value {
     pub queue: Queue,
     /// What the index knows of it.
     pub told: Told,
+    /// What was seen of it here lately; None: nothing.
+    pub timings: Option<Box<Timings>>,
+}
+
+impl Value {
+    /// Takes note of what was decided here at `now_ms`.
+    #[inline]
+    pub fn record(&mut self, effects: &Effects, now_ms: u64) {
+        if Timings::are_in(effects) {
+            self.timings.get_or_insert_default().record(effects, now_ms);
+        }
+    }
+
+    /// What there is to say of the last minutes.
+    pub fn recent(&self, now_ms: u64) -> Recent {
+        self.timings.as_ref().map_or_else(Recent::default, |timings| timings.recent(now_ms))
+    }
+
+    /// Gives back the memory of what nobody will ask for any more.
+    pub fn forget_old(&mut self, now_ms: u64) {
+        self.timings.take_if(|timings| timings.over_at() <= now_ms);
+    }
+
+    /// About how many bytes all of it takes.
+    pub fn bytes(&self) -> usize {
+        let timings = self.timings.as_ref().map_or(0, |timings| timings.bytes());
+        self.queue.mem_usage().saturating_add(timings)
+    }
+
+    /// When the queue is to be looked at: for its next event, or to forget what was seen of it.
+    pub fn next_event(&self, now: Now) -> Option<u64> {
+        self.or_to_forget(self.queue.next_event(now.ms, now.no_expiry_before_ms))
+    }
+
+    /// The same, or earlier; cheap.
+    pub fn look_again_at(&self, now_ms: u64, no_expiry_before_ms: u64) -> Option<u64> {
+        self.or_to_forget(self.queue.look_again_at(now_ms, no_expiry_before_ms))
+    }
+
+    fn or_to_forget(&self, at: Option<u64>) -> Option<u64> {
+        let Some(timings) = &self.timings else { return at };
+        let over_at = timings.over_at();
+        Some(at.map_or(over_at, |at| at.min(over_at)))
+    }
 }
 
 impl From<Queue> for Value {
     fn from(queue: Queue) -> Value {
-        Value { queue, told: Told::default() }
+        Value { queue, told: Told::default(), timings: None }
     }
 }
 
@@ -160,7 +205,8 @@ unsafe extern "C" fn free_effort(_: *mut raw::RedisModuleKeyOptCtx, _: *const c_
 unsafe extern "C" fn mem_usage(_: *mut raw::RedisModuleKeyOptCtx, value: *const c_void, _: usize) -> usize {
     guarded(0, |_| {
         // SAFETY: the server lends the value for this call.
-        unsafe { shown(value) }.map_or(0, Queue::mem_usage)
+        let value = unsafe { value.cast::<Value>().as_ref() };
+        value.map_or(0, Value::bytes)
     })
 }
 

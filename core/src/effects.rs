@@ -11,6 +11,7 @@ use crate::queue::Queue;
 use crate::random::Random;
 use crate::schedule::{NoCalendar, Slots};
 use crate::sink::Sink;
+use crate::timings::Recent;
 use crate::wire::Writer;
 
 /// What the world looks like to one command: the shell fills it once.
@@ -96,6 +97,8 @@ pub struct Local {
     pub duplicates: u64,
     /// Pushes refused by MAXLIVE or MAXLIVEBYTES.
     pub full: u64,
+    /// Of the last one to two minutes.
+    pub recent: Recent,
 }
 
 /// What one or several requests did. Reused: [`Effects::clear`].
@@ -107,7 +110,13 @@ pub struct Effects {
     /// Where these jobs are.
     granted_slots: Vec<Slot>,
     ended: Vec<(JobId, End)>,
+    /// How long jobs had waited that were leased, and had run that were settled, in ms.
+    waits: Vec<u64>,
+    runs: Vec<u64>,
     watch_ends: bool,
+    /// How many events there are of each kind, and the kinds in the order of their first ones.
+    counts: [u32; Event::ALL.len()],
+    kinds: Vec<Event>,
     stale: u64,
     duplicates: u64,
     nothing: u64,
@@ -125,6 +134,10 @@ impl Effects {
         self.events.clear();
         self.begin_granting();
         self.ended.clear();
+        self.waits.clear();
+        self.runs.clear();
+        self.counts = Default::default();
+        self.kinds.clear();
         self.watch_ends = false;
         self.stale = 0;
         self.duplicates = 0;
@@ -172,6 +185,45 @@ impl Effects {
         self.watch_ends = watch;
     }
 
+    /// A job was leased that had been ready for so many ms.
+    pub(crate) fn waited(&mut self, ms: u64) {
+        self.waits.push(ms);
+    }
+
+    /// A job was settled so many ms after it was delivered.
+    pub(crate) fn ran(&mut self, ms: u64) {
+        self.runs.push(ms);
+    }
+
+    /// For how many ms each job was ready that was leased.
+    pub(crate) fn waits(&self) -> &[u64] {
+        &self.waits
+    }
+
+    /// How many ms after its delivery each job was settled by ACK or NACK.
+    pub(crate) fn runs(&self) -> &[u64] {
+        &self.runs
+    }
+
+    /// How often each kind of event happened, in the order of their first ones.
+    pub fn kinds(&self) -> impl Iterator<Item = (Event, u64)> + '_ {
+        self.kinds.iter().map(|event| (*event, self.count(*event)))
+    }
+
+    /// How often it happened.
+    pub(crate) fn count(&self, event: Event) -> u64 {
+        self.counts.get(event as usize).copied().unwrap_or(0).into()
+    }
+
+    fn happened(&mut self, event: Event) {
+        self.events.push(event);
+        let Some(count) = self.counts.get_mut(event as usize) else { return };
+        if *count == 0 {
+            self.kinds.push(event);
+        }
+        *count = count.saturating_add(1);
+    }
+
     /// Notes the end of a job.
     pub(crate) fn watch(&mut self, op: &Op<'_>) {
         if !self.watch_ends {
@@ -205,7 +257,7 @@ impl Effects {
     /// A duplicate was dropped: nothing is stored, but it is told.
     pub(crate) fn refused_duplicate(&mut self) {
         self.duplicates = self.duplicates.saturating_add(1);
-        self.events.push(Event::Duplicate);
+        self.happened(Event::Duplicate);
     }
 
     pub(crate) fn refused_token(&mut self) {
@@ -214,7 +266,7 @@ impl Effects {
 
     pub(crate) fn note(&mut self, applied: Applied) {
         match applied {
-            Applied::Told(event) => self.events.push(event),
+            Applied::Told(event) => self.happened(event),
             Applied::Changed => {}
             Applied::Nothing => self.nothing = self.nothing.saturating_add(1),
         }

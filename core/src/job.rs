@@ -372,6 +372,11 @@ impl Outline {
     }
 }
 
+/// The time that a token tells: tokens are made of the clock, in µs.
+pub(crate) fn token_ms(token: u64) -> u64 {
+    token / 1000
+}
+
 impl Hold {
     /// What `token` is good for, if `last` is that of the last delivery.
     pub(crate) fn of(token: u64, last: u64, settled: Settled, state: State) -> Hold {

@@ -7,6 +7,7 @@ use crate::id::IdText;
 use crate::job::Reason;
 use crate::limits::{DUE_STEPS, MAX_STORED_TOKEN, MAX_TOKEN};
 use crate::op::Op;
+use crate::orders::back_since;
 use crate::request::LeaseOptions;
 use crate::sink::Sink;
 use crate::view;
@@ -46,6 +47,7 @@ impl Run<'_, '_> {
                 0 => options.lease_ms.unwrap_or(self.queue.head.policy.lease_ms()),
                 own => own,
             };
+            let waited_ms = now.saturating_sub(back_since(&job).unwrap_or(job.place));
             let token = self.next_token();
             if token <= self.queue.head.last_token {
                 // 2^53 tokens are spent: only a forged snapshot gets here.
@@ -53,7 +55,9 @@ impl Run<'_, '_> {
             }
             self.commit(&Op::Lease { id, token, lease_ms, consumer });
             self.effects.grant(id, token, slot);
+            self.effects.waited(waited_ms);
         }
+        self.queue.names.saw(consumer, now);
     }
 
     /// Above every token before it, also those that this node never saw, as far as clocks agree.

@@ -29,6 +29,9 @@ pub(crate) struct Name {
     pub(crate) jobs: u64,
     /// The jobs that it has leased, by the time of their delivery.
     pub(crate) leases: Order<Lease>,
+    /// When it last called, Unix ms, as far as this process knows: in no snapshot, and on no
+    /// replica. 0: it does not.
+    pub(crate) seen: u64,
 }
 
 impl Names {
@@ -54,7 +57,7 @@ impl Names {
     }
 
     fn make(&mut self, text: &[u8]) -> NameId {
-        let name = Name { text: text.into(), jobs: 0, leases: Order::new() };
+        let name = Name { text: text.into(), jobs: 0, leases: Order::new(), seen: 0 };
         let id = match self.free.pop() {
             Some(id) => {
                 if let Some(place) = self.names.get_mut(id as usize) {
@@ -71,6 +74,21 @@ impl Names {
         self.ids.insert(text.into(), id);
         self.bytes = self.bytes.saturating_add(text.len().saturating_mul(2));
         id
+    }
+
+    /// A consumer has called.
+    pub(crate) fn saw(&mut self, text: &[u8], now: u64) {
+        let recent = self.recent.filter(|recent| self.get(*recent).is_some_and(|name| *name.text == *text));
+        if let Some(id) = recent.or_else(|| self.ids.get(text).copied()) {
+            self.saw_number(id, now);
+        }
+    }
+
+    /// The same.
+    pub(crate) fn saw_number(&mut self, id: NameId, now: u64) {
+        if let Some(name) = self.get_mut(id) {
+            name.seen = now;
+        }
     }
 
     /// One job less remembers it; the last one takes the name along.

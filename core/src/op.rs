@@ -168,6 +168,12 @@ pub enum Event {
 }
 
 impl Event {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Event; 11] = [
+        Event::Push, Event::Duplicate, Event::Lease, Event::Ack, Event::Nack, Event::Release, Event::Expire, Event::Dead,
+        Event::Redrive, Event::Del, Event::Drop,
+    ];
+
     /// The name of the keyspace event, as the server wants it.
     pub fn name(self) -> &'static CStr {
         match self {

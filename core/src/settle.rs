@@ -4,7 +4,7 @@ use crate::canary::Fault;
 use crate::due::{in_future, max_deliveries, spent};
 use crate::effects::Run;
 use crate::id::JobId;
-use crate::job::{Hold, Reason, Settled, State};
+use crate::job::{token_ms, Hold, Reason, Settled, State};
 use crate::op::Op;
 
 /// Done, or will be retried.
@@ -17,17 +17,29 @@ const GONE: i64 = -1;
 const DEAD: i64 = 2;
 
 impl Run<'_, '_> {
-    /// What a token is good for; None if the job is gone. Counts the refused ones.
+    /// What a token is good for; None if the job is gone. Counts the refused ones; any other tells
+    /// that its consumer is alive.
     fn hold(&mut self, id: JobId, token: u64) -> Option<Hold> {
-        let hold = self.queue.jobs.hold(self.queue.slot_of(id)?, token)?;
-        if hold == Hold::Stale {
-            self.effects.refused_token();
+        let (hold, consumer) = self.queue.jobs.hold(self.queue.slot_of(id)?, token)?;
+        match consumer {
+            _ if hold == Hold::Stale => self.effects.refused_token(),
+            Some(consumer) => self.queue.names.saw_number(consumer, self.turn.now),
+            None => {}
+        }
+        Some(hold)
+    }
+
+    /// The same for ACK and NACK: if the job is still this worker's, tells how long it took.
+    fn settles(&mut self, id: JobId, token: u64) -> Option<Hold> {
+        let hold = self.hold(id, token)?;
+        if matches!(hold, Hold::Live | Hold::Late | Hold::LateDead) {
+            self.effects.ran(self.turn.now.saturating_sub(token_ms(token)));
         }
         Some(hold)
     }
 
     pub(crate) fn ack(&mut self, id: JobId, token: u64, result: Option<&[u8]>) -> i64 {
-        match self.hold(id, token) {
+        match self.settles(id, token) {
             None => GONE,
             Some(Hold::Stale) if Fault::OldTokenAcknowledges.is_on() && self.queue.job(id).is_some_and(|job| job.state == State::Leased) => {
                 self.commit(&Op::Finish { id, keep: None });
@@ -45,7 +57,7 @@ impl Run<'_, '_> {
     }
 
     pub(crate) fn nack(&mut self, id: JobId, token: u64, delay_ms: Option<u64>, error: Option<&[u8]>, dead: bool) -> i64 {
-        let hold = match self.hold(id, token) {
+        let hold = match self.settles(id, token) {
             None => return GONE,
             Some(hold) => hold,
         };
@@ -95,6 +107,7 @@ impl Run<'_, '_> {
 
     /// Gives back all that a consumer has leased.
     pub(crate) fn release_consumer(&mut self, consumer: &[u8]) -> u64 {
+        self.queue.names.saw(consumer, self.turn.now);
         let leases = self.queue.leases_of(consumer);
         for id in &leases {
             self.commit(&Op::Release { id: *id, due: None });

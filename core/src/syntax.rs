@@ -319,6 +319,7 @@ mod tests {
             let begins = match command.verb.keys() {
                 Keys::First => kinds.first() == Some(&&Kind::Key),
                 Keys::Numbered => kinds == [&Kind::Integer, &Kind::Key],
+                Keys::After(word) => args.first().is_some_and(|arg| arg.keyword.as_deref() == Some(word) && arg.kind == Kind::Key),
                 Keys::None => !kinds.contains(&&Kind::Key),
             };
             assert!(begins, "{}", command.name);

@@ -33,6 +33,8 @@ pub enum Verb {
     Groups,
     Consumers,
     Queues,
+    Doctor,
+    Help,
     XTrim,
     Create,
     Alter,
@@ -59,6 +61,8 @@ pub enum Keys {
     First,
     /// The first argument is their number, then they follow.
     Numbered,
+    /// After this keyword, if that is given.
+    After(&'static str),
     /// There are none.
     None,
 }
@@ -243,12 +247,22 @@ pub static COMMANDS: &[Command] = &[
         "key [AFTER name] [COUNT n]",
         "Shows the consumers that a job remembers, by name, at most COUNT (1000).",
         "O(log n + COUNT) and the leases of those shown",
-        "Array of [name, leased, jobs, oldest-lease-ms], the last null if it has leased nothing."),
+        "Array of [name, leased, jobs, oldest-lease-ms, last-seen-ms]: the first age is null if it has leased nothing, the other one (since its last LEASE, ACK, NACK, EXTEND or RELEASE that was not refused, as this server knows) if it has not called here."),
     command!(Queues, "rq.queues", -1, "readonly", Read,
         "[COUNT n]",
         "Shows queues of this node and database that the user may read, at most COUNT (1000).",
         "O(q) for q queues",
         "Array of [key, ready, leased, dead, oldest-ready-ms]."),
+    command!(Doctor, "rq.doctor", -1, "readonly", Read,
+        "[KEY key] [JSON]",
+        "Tells what on this server can lose or hold up jobs now: about the server, and about the queue KEY, or up to 1000 queues of this database that the user may read.",
+        "O(q) for q queues",
+        "Array of [severity, code, finding, remedy], the worst first, the remedy being the line to type; with JSON one string. docs/DOCTOR.md lists all codes."),
+    command!(Help, "rq.help", -1, "readonly fast", Read,
+        "[command]",
+        "Shows the commands with their arguments, or one of them (with or without RQ.) with its reply and cost.",
+        "O(1)",
+        "Array of lines."),
     command!(XTrim, "rq.xtrim", -4, "write", Update,
         "stream MAXLEN | MINID [= | ~] threshold [LIMIT n]",
         "Trims a stream, oldest first, of entries that every consumer group has read and acknowledged, until the threshold is met. The others stay.",
@@ -281,7 +295,8 @@ impl Verb {
     /// Where its keys are.
     pub fn keys(self) -> Keys {
         match self {
-            Verb::Queues => Keys::None,
+            Verb::Queues | Verb::Help => Keys::None,
+            Verb::Doctor => Keys::After("KEY"),
             Verb::MLease => Keys::Numbered,
             _ => Keys::First,
         }

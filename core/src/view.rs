@@ -15,6 +15,7 @@ use crate::queue::{Held, Queue};
 use crate::schedule::Rule;
 use crate::sink::Sink;
 use crate::store::{ByTime, Entry};
+use crate::timings::Recent;
 
 /// Where a PEEK goes on: after this job in the order of its state. The job itself may be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -260,8 +261,15 @@ pub(crate) fn info(queue: &Queue, turn: &Turn<'_>, out: &mut dyn Sink) {
         ("oldest-dead-ms", age(queue.oldest(State::Dead).map(|(since, _)| since))),
         ("next-due-at", queue.delayed.first().map(|first| first.at())),
     ];
+    let Recent { wait, run, .. } = turn.local.recent;
+    let recent = [
+        ("wait-ms-p50", wait.map(|wait| wait.p50)),
+        ("wait-ms-p99", wait.map(|wait| wait.p99)),
+        ("run-ms-p50", run.map(|run| run.p50)),
+        ("run-ms-p99", run.map(|run| run.p99)),
+    ];
     let pauses = [("paused-in", &queue.head.paused_in), ("paused-out", &queue.head.paused_out)];
-    let pairs = [Policy::COUNT, counts.len(), sizes.len(), 1, pauses.len(), pauses.len(), ages.len(), totals.len()];
+    let pairs = [Policy::COUNT, counts.len(), sizes.len(), 1, pauses.len(), pauses.len(), ages.len(), totals.len(), recent.len()];
     out.map(pairs.into_iter().sum());
     queue.head.policy.write(out);
     for (name, value) in counts.into_iter().chain(sizes) {
@@ -293,10 +301,17 @@ pub(crate) fn info(queue: &Queue, turn: &Turn<'_>, out: &mut dyn Sink) {
     for (name, value) in totals {
         number(out, name, value);
     }
+    for (name, value) in recent {
+        out.text(name);
+        match value {
+            Some(value) => out.uint(value),
+            None => out.null(),
+        }
+    }
 }
 
 /// Why nothing would be leased now.
-fn held_name(queue: &Queue, now: u64) -> &'static str {
+pub(crate) fn held_name(queue: &Queue, now: u64) -> &'static str {
     match queue.barred(now) {
         Some(Held::Paused) => "paused",
         Some(Held::Concurrency) => "concurrency",
@@ -378,17 +393,18 @@ pub(crate) fn schedules(queue: &Queue, out: &mut dyn Sink) {
     }
 }
 
-/// Consumers that a job remembers, by name: `[name, leased, jobs, oldest-lease-ms]`, the age null
-/// if it has leased nothing.
+/// Consumers that a job remembers, by name: `[name, leased, jobs, oldest-lease-ms, last-seen-ms]`,
+/// the first age null if it has leased nothing, the other one if it has not called here.
 pub(crate) fn consumers(queue: &Queue, after: Option<&[u8]>, count: u64, turn: &Turn<'_>, out: &mut dyn Sink) {
     let page: Vec<_> = queue.names.after(after).take(usize::try_from(count).unwrap_or(usize::MAX)).collect();
     out.array(page.len());
     for name in page {
-        out.array(4);
+        out.array(5);
         out.bulk(&name.text);
         out.uint(name.leases.len() as u64);
         out.uint(name.jobs);
         age(out, name.leases.first().map(|first| first.time(&queue.jobs)), turn);
+        age(out, Some(name.seen).filter(|seen| *seen > 0), turn);
     }
 }
 

@@ -129,7 +129,12 @@ fn groups_are_listed() {
         q.reload();
     }
     let consumers = q.cmd("RQ.CONSUMERS");
-    assert_eq!(consumers, Tree::Array(vec![Tree::Array(vec![bulk("w"), Tree::Int(2), Tree::Int(3), Tree::Int(7)])]));
+    let row = |seen| Tree::Array(vec![Tree::Array(vec![bulk("w"), Tree::Int(2), Tree::Int(3), Tree::Int(7), seen])]);
+    assert_eq!(consumers, row(Tree::Null), "nobody has seen it since the last load");
+    q.cmd("RQ.RELEASE CONSUMER w");
+    q.cmd("RQ.LEASE w COUNT 2");
+    q.now += 7;
+    assert_eq!(q.cmd("RQ.CONSUMERS"), row(Tree::Int(7)));
     q.pass(500);
     assert_eq!(at(at(&q.cmd("RQ.GROUPS AFTER b"), 0), 5), &Tree::Null);
 }

@@ -68,14 +68,24 @@ unsafe extern "C" fn command<const N: usize>(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Where the keys of a command with numbered keys are, if that is all that the server asks.
+/// Where the keys of a command are that does not have one in the first place, if that is all that
+/// the server asks.
 ///
 /// What `describe` says would be enough for ACLs and clients. But to find a command's slot, Redis
 /// 7.0 and Valkey ask the command itself; unasked, it would run whatever slots its keys are in.
 fn tells_keys(ctx: &Ctx, command: &Command, argv: &Argv<'_>) -> bool {
     // SAFETY: the context is valid.
-    if command.verb.keys() != Keys::Numbered || unsafe { f!(RedisModule_IsKeysPositionRequest)(ctx.as_ptr()) } == 0 {
+    if !asks_for_keys(command.verb.keys()) || unsafe { f!(RedisModule_IsKeysPositionRequest)(ctx.as_ptr()) } == 0 {
         return false;
+    }
+    if let Keys::After(word) = command.verb.keys() {
+        let is_word = |at: &usize| argv.get(*at).is_some_and(|arg| arg.bytes().eq_ignore_ascii_case(word.as_bytes()));
+        let key = (1..argv.len()).find(is_word).and_then(|at| at.checked_add(1)).filter(|at| *at < argv.len());
+        if let Some(at) = key.and_then(|at| c_int::try_from(at).ok()) {
+            // SAFETY: the context is valid, and there is an argument at this place.
+            unsafe { f!(RedisModule_KeyAtPos)(ctx.as_ptr(), at) };
+        }
+        return true;
     }
     let n = argv.get(1).and_then(|n| std::str::from_utf8(n.bytes()).ok()?.parse::<c_int>().ok());
     let end = n.and_then(|n| n.checked_add(2)).filter(|end| usize::try_from(*end).is_ok_and(|end| end <= argv.len()));
@@ -84,6 +94,11 @@ fn tells_keys(ctx: &Ctx, command: &Command, argv: &Argv<'_>) -> bool {
         unsafe { f!(RedisModule_KeyAtPos)(ctx.as_ptr(), at) };
     }
     true
+}
+
+/// Whether the server has to ask where the keys are.
+fn asks_for_keys(keys: Keys) -> bool {
+    matches!(keys, Keys::Numbered | Keys::After(_))
 }
 
 macro_rules! functions {
@@ -110,7 +125,7 @@ pub fn create_commands(ctx: &Ctx) -> Result<(), String> {
         let name = CString::new(entry.name).map_err(|_| "a NUL in a name")?;
         // Keys that are numbered are told of by `describe` and `tells_keys`.
         let (first, last, step) = if entry.verb.keys() == Keys::First { (1, 1, 1) } else { (0, 0, 0) };
-        let more = if entry.verb.keys() == Keys::Numbered { " getkeys-api" } else { "" };
+        let more = if asks_for_keys(entry.verb.keys()) { " getkeys-api" } else { "" };
         let flags = CString::new(format!("{}{more}", entry.flags)).map_err(|_| "a NUL in flags")?;
         // SAFETY: the context is valid, the strings end with NUL and are copied.
         let result = unsafe {
@@ -210,6 +225,15 @@ fn describe(created: *mut raw::RedisModuleCommand, entry: &Command) -> bool {
             key.fk.keynum.keynumidx = 0;
             key.fk.keynum.firstkey = 1;
             key.fk.keynum.keystep = 1;
+        }
+        Keys::After(word) => {
+            key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
+            key.bs.keyword.keyword = texts.keep(word);
+            key.bs.keyword.startfrom = 1;
+            key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+            key.fk.range.lastkey = 0;
+            key.fk.range.keystep = 1;
+            key.fk.range.limit = 0;
         }
         // Nothing: the list ends at once.
         Keys::None => {

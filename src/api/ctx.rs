@@ -67,6 +67,18 @@ impl Ctx {
         self.raw.as_ptr()
     }
 
+    /// Calls `look` with a context of no client, on the main thread: for callbacks that get none.
+    pub fn of_nobody<R>(look: impl FnOnce(&Ctx) -> R) -> Option<R> {
+        // SAFETY: without a blocked client it is a context of its own.
+        let raw = unsafe { f!(RedisModule_GetThreadSafeContext)(std::ptr::null_mut()) };
+        // SAFETY: it is freed below, after the last use.
+        let ctx = unsafe { Ctx::from_raw(raw) }?;
+        let result = look(&ctx);
+        // SAFETY: it was made above and is freed once. A panic in `look` only leaks it.
+        unsafe { f!(RedisModule_FreeThreadSafeContext)(raw) };
+        Some(result)
+    }
+
     /// What holds for the caller and the server now.
     pub fn flags(&self) -> Flags {
         // SAFETY: the context is valid.

@@ -12,10 +12,19 @@ use crate::info;
 pub struct InfoCtx(NonNull<raw::RedisModuleInfoCtx>);
 
 impl InfoCtx {
-    /// Begins the section `rq`; false if the caller did not ask for it.
-    pub fn section(&self) -> bool {
+    /// Begins the section `rq`, or `rq_` and a name; false if the caller did not ask for it.
+    pub fn section(&self, name: Option<&CStr>) -> bool {
         // SAFETY: the context is valid. Without a name the section is called as the module.
-        unsafe { f!(RedisModule_InfoAddSection)(self.0.as_ptr(), std::ptr::null()) == 0 }
+        unsafe { f!(RedisModule_InfoAddSection)(self.0.as_ptr(), name.map_or(std::ptr::null(), CStr::as_ptr)) == 0 }
+    }
+
+    /// A line of several fields: `name:field=value,field=value`.
+    pub fn line(&self, name: &CStr, fields: impl FnOnce(&InfoCtx)) {
+        // SAFETY: the context is valid, the name ends with NUL.
+        unsafe { f!(RedisModule_InfoBeginDictField)(self.0.as_ptr(), name.as_ptr()) };
+        fields(self);
+        // SAFETY: the context is valid.
+        unsafe { f!(RedisModule_InfoEndDictField)(self.0.as_ptr()) };
     }
 
     /// Adds a number.
@@ -38,10 +47,11 @@ pub fn register(ctx: &Ctx) -> bool {
     unsafe { f!(RedisModule_RegisterInfoFunc)(ctx.as_ptr(), Some(on_info)) == 0 }
 }
 
-unsafe extern "C" fn on_info(ctx: *mut raw::RedisModuleInfoCtx, _: c_int) {
+/// `crash`: the server is about to end because of a bug, and reports what it knows.
+unsafe extern "C" fn on_info(ctx: *mut raw::RedisModuleInfoCtx, crash: c_int) {
     guarded((), |node| {
         if let Some(ctx) = NonNull::new(ctx) {
-            info::write(node, &InfoCtx(ctx));
+            info::write(node, &InfoCtx(ctx), crash != 0);
         }
     });
 }

@@ -90,6 +90,14 @@ impl<'c> Key<'c> {
         self.value().map(|value| &mut value.queue)
     }
 
+    /// In how many ms it expires, if it does.
+    pub fn ttl_ms(&self) -> Option<u64> {
+        // SAFETY: the key is open.
+        let ms = unsafe { f!(RedisModule_GetExpire)(self.raw?.as_ptr()) };
+        // -1: it does not expire.
+        u64::try_from(ms).ok()
+    }
+
     /// Closes it; if it has changed, WATCH and client-side caches are told. There is a function for
     /// that too, but Redis 8 looks the key up for it once more.
     pub fn close(self, changed: bool) {

@@ -83,7 +83,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_ReplyWithMap RedisModule_ReplyWithNull RedisModule_ReplyWithNullArray
         RedisModule_ReplyWithSimpleString RedisModule_ReplyWithError
         RedisModule_GetSelectedDb RedisModule_SelectDb RedisModule_GetContextFlags
-        RedisModule_OpenKey RedisModule_CloseKey RedisModule_KeyType
+        RedisModule_OpenKey RedisModule_CloseKey RedisModule_KeyType RedisModule_GetExpire
         RedisModule_CreateDataType RedisModule_ModuleTypeSetValue RedisModule_ModuleTypeGetType
         RedisModule_ModuleTypeGetValue
         RedisModule_CreateString RedisModule_FreeString RedisModule_StringPtrLen
@@ -102,7 +102,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_RegisterNumericConfig RedisModule_RegisterBoolConfig
         RedisModule_RegisterEnumConfig RedisModule_LoadConfigs
         RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
-        RedisModule_InfoAddFieldCString RedisModule_Call RedisModule_FreeCallReply
+        RedisModule_InfoAddFieldCString RedisModule_InfoBeginDictField RedisModule_InfoEndDictField RedisModule_Call RedisModule_FreeCallReply
         RedisModule_CallReplyType RedisModule_CallReplyLength RedisModule_CallReplyArrayElement
         RedisModule_CallReplyStringPtr RedisModule_CallReplyInteger RedisModule_Scan RedisModule_ScanCursorCreate
         RedisModule_ScanCursorDestroy RedisModule_ScanCursorRestart RedisModule_GetRandomBytes

@@ -2,6 +2,9 @@
 
 use crate::harness::{wait_until, Client, Scene, Server};
 
+/// Room for what listeners do not read.
+const LIMIT: &str = "client-output-buffer-limit pubsub 256kb 0 0";
+
 fn listen(server: &Server) -> Client {
     let listener = server.client();
     listener.run("PSUBSCRIBE __keyevent@*");
@@ -105,4 +108,25 @@ fn only_the_class_of_module_events_turns_them_on() {
     server.run("CONFIG SET notify-keyspace-events E$");
     server.push("q x");
     assert!(heard(&server, [&listener])[0].is_empty());
+}
+
+#[test]
+fn listeners_that_never_read_are_cut_and_hold_up_nobody() {
+    let server = Server::with(&["notify-keyspace-events Ed", LIMIT]);
+    let idle: Vec<Client> = (0..100).map(|_| listen(&server)).collect();
+    let reads = listen(&server);
+    let listeners = || server.run("CLIENT LIST TYPE pubsub").text().lines().count();
+    assert_eq!(listeners(), idle.len() + 1);
+    // Events carry the key's name, so a long one fills what is between soon.
+    let key = "q".repeat(30_000);
+    let mut pushed = 0;
+    while listeners() > 1 {
+        for _ in 0..20 {
+            assert!(!server.cmd(&["RQ.PUSH", &key, "x"]).is_error());
+            assert_eq!(reads.reply().array()[3].text().len(), key.len());
+            pushed += 1;
+        }
+        assert!(pushed < 10_000, "they are never cut");
+    }
+    assert_eq!(server.cmd(&["RQ.LEN", &key]), pushed);
 }

@@ -100,6 +100,7 @@ const ROWS: &[Row] = &[
     (&["RESUME"], "q {}", &[("OUT", Flag), ("IN", Flag), ("GROUP", Name)]),
     (&["GROUPS", "CONSUMERS"], "q {}", &[("AFTER", Text), ("COUNT", Number(1, 1_000))]),
     (&["QUEUES"], "{}", &[("COUNT", Number(1, 10_000))]),
+    (&["DOCTOR"], "{}", &[("KEY", Elsewhere("doctor")), ("JSON", Elsewhere("doctor"))]),
     (&["XTRIM"], "stream {}", &[("MAXLEN", Elsewhere("xtrim")), ("MINID", Elsewhere("xtrim")), ("LIMIT", Elsewhere("xtrim"))]),
     (
         &["CREATE", "ALTER"],

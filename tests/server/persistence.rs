@@ -135,7 +135,8 @@ fn tokens_grow_over_a_lost_tail_of_the_aof() {
 /// What a queue shows, the fields of one process and of the moment left out.
 fn shown(server: &Server, key: &str) -> (Vec<Fields>, Fields) {
     let mut info = server.info(key);
-    info.0.retain(|(name, _)| !name.starts_with("oldest-") && !name.starts_with("local-") && name != "blocked-clients");
+    let local = ["oldest-", "local-", "blocked-", "wait-ms", "run-ms"];
+    info.0.retain(|(name, _)| !local.iter().any(|start| name.starts_with(start)));
     (server.all_jobs(key), info)
 }
 

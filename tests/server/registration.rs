@@ -32,6 +32,8 @@ pub const COMMANDS: &[(&str, i64, &str, &str)] = &[
     ("rq.groups", -2, "readonly", "RO access"),
     ("rq.consumers", -2, "readonly", "RO access"),
     ("rq.queues", -1, "readonly", ""),
+    ("rq.doctor", -1, "readonly", "RO access"),
+    ("rq.help", -1, "readonly fast", ""),
     ("rq.xtrim", -4, "write", "RW update"),
     ("rq.create", -2, "write denyoom fast", "RW insert"),
     ("rq.alter", -4, "write fast", "RW update"),
@@ -45,8 +47,10 @@ pub fn calls() -> impl Iterator<Item = (&'static str, &'static str, String)> {
 }
 
 fn call(name: &str, arity: i64) -> String {
-    if name == "rq.mlease" {
-        return "rq.mlease 1 q x".to_owned();
+    match name {
+        "rq.mlease" => return "rq.mlease 1 q x".to_owned(),
+        "rq.doctor" => return "rq.doctor JSON KEY q".to_owned(),
+        _ => {}
     }
     let arguments = (arity.unsigned_abs() as usize).saturating_sub(2);
     format!("{name} q{}", " x".repeat(arguments))
@@ -66,8 +70,8 @@ fn command_info() {
         for flag in ["write", "readonly", "denyoom", "blocking", "fast", "admin", "noscript"] {
             assert_eq!(told.iter().any(|one| one == flag), flags.split(' ').any(|one| one == flag), "{flag} of {name}");
         }
-        // Numbered keys are found otherwise, see COMMAND GETKEYS; RQ.QUEUES has none.
-        let place = i64::from(!["rq.mlease", "rq.queues"].contains(name));
+        // Numbered keys, and one after a keyword, are found otherwise: see COMMAND GETKEYS.
+        let place = i64::from(!["rq.mlease", "rq.queues", "rq.doctor", "rq.help"].contains(name));
         assert_eq!(info[3..6], [Reply::Int(place), Reply::Int(place), Reply::Int(place)], "the place of the key in {name}");
     }
 }
@@ -81,6 +85,11 @@ fn command_getkeysandflags() {
         let key = reply.array()[0].array();
         assert_eq!((key[0].text(), key[1].texts().join(" ").as_str()), ("q", access), "{name}");
     }
+    // Without a key there is none.
+    for line in ["RQ.QUEUES COUNT 5", "RQ.HELP PUSH", "RQ.DOCTOR", "RQ.DOCTOR JSON"] {
+        assert!(server.error(format!("COMMAND GETKEYS {line}")).starts_with("ERR "), "{line}");
+    }
+    assert_eq!(server.run("COMMAND GETKEYS RQ.DOCTOR key JSON").texts(), ["JSON"]);
     // Whatever follows, and whatever it is spelled like.
     let line = "COMMAND GETKEYS RQ.PUSH KEYS x DELAY 5 PRIORITY 3";
     assert_eq!(server.run(line).texts(), ["KEYS"]);
@@ -100,6 +109,7 @@ fn command_docs() {
         let expected = match *name {
             "rq.mlease" => ("numkeys", "integer"),
             "rq.queues" => ("n", "integer"),
+            "rq.help" => ("command", "string"),
             "rq.xtrim" => ("stream", "key"),
             _ => ("key", "key"),
         };
@@ -168,6 +178,14 @@ fn key_permissions() {
             };
             assert_eq!(reply == "OK", may, "{name} by the {user}: {reply:?}");
         }
+    }
+    for line in ["RQ.QUEUES", "RQ.HELP", "RQ.DOCTOR"] {
+        assert_eq!(server.run(format!("ACL DRYRUN stranger {line}")), "OK", "{line} needs no key");
+    }
+    server.run("ACL SETUSER idle on nopass ~* -@all");
+    for (name, arity, ..) in COMMANDS {
+        let line = format!("ACL DRYRUN idle {}", call(name, *arity));
+        assert_ne!(server.run(&line), "OK", "{line}");
     }
     let reader = server.client();
     reader.run("AUTH reader x");
@@ -292,6 +310,66 @@ fn info_has_a_section() {
     assert_eq!(server.server_number("rq", "rq_blocked_clients"), 1);
     assert_eq!(server.info("q").int("blocked-clients"), 0);
     assert!(server.run("INFO everything").text().contains("rq_queues:2"));
+}
+
+#[test]
+fn info_counts_what_happens_and_sums_up_what_is_there() {
+    let server = Server::start();
+    server.run("RQ.MPUSH jobs:a,b=c 3 x y z");
+    let jobs = server.lease("jobs:a,b=c w COUNT 2");
+    server.codes(format!("RQ.ACK jobs:a,b=c {}", jobs[0]));
+    server.codes(format!("RQ.ACK jobs:a,b=c {}", jobs[0]));
+    server.codes(format!("RQ.NACK jobs:a,b=c {} DEAD", jobs[1]));
+    server.codes(format!("RQ.ACK jobs:a,b=c {} 1", jobs[1].id));
+    let nine = server.client();
+    nine.run("SELECT 9");
+    nine.run("RQ.CREATE q MAXLIVE 1");
+    nine.push("q x DELAY 7200000");
+    assert!(nine.error("RQ.PUSH q x").starts_with("FULL "));
+    let info = server.server_info("rq");
+    for (name, value) in [
+        ("pushed_total", "4"), ("leased_total", "2"), ("acked_total", "1"), ("nacked_total", "0"), ("dead_total", "1"),
+        ("refused_tokens_total", "1"), ("refused_full_total", "1"), ("queues", "2"), ("summed_queues", "2"), ("ready_jobs", "1"),
+        ("delayed_jobs", "1"), ("leased_jobs", "0"), ("dead_jobs", "1"), ("done_jobs", "0"),
+    ] {
+        assert_eq!(info[format!("rq_{name}").as_str()], value, "{name}");
+    }
+    assert!(info["rq_queue_bytes"].text().parse::<u64>().expect("a number") > 500);
+    let lines = server.server_info("rq_queues");
+    assert_eq!(lines.names(), ["rq_queue0", "rq_queue1"], "and nothing else");
+    let first = lines["rq_queue0"].text();
+    assert!(first.starts_with("db=0,key=jobs:a\\x2cb\\x3dc,ready=1,delayed=0,leased=0,dead=1,done=0,bytes="), "{first}");
+    assert!(lines["rq_queue1"].text().starts_with("db=9,key=q,ready=0,delayed=1,"), "{lines:?}");
+    // One name and one value a line.
+    for line in server.run("INFO rq").text().lines().filter(|line| !line.is_empty() && !line.starts_with("# ")) {
+        let (name, value) = line.split_once(':').expect("a value");
+        assert!(name.starts_with("rq_") && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{line}");
+        assert!(!value.is_empty(), "{line}");
+    }
+    // As redis_exporter gets it.
+    let script = include_str!("../../scripts/recipes/exporter.lua");
+    let figures = server.cmd(&["EVAL", script, "0"]).fields();
+    assert_eq!((figures["rq_pushed_total"].text(), figures["rq_queue_delayed:9:q"].text()), ("4", "1"));
+    // A replica counts what it decides: nothing.
+    let replica = server.replica(&[]);
+    assert_eq!(replica.server_info("rq")["rq_pushed_total"], "0");
+    assert_eq!(replica.server_info("rq")["rq_ready_jobs"], "1");
+}
+
+#[test]
+fn help() {
+    let server = Server::start();
+    let lines = server.run("RQ.HELP").texts();
+    for (name, ..) in COMMANDS {
+        let name = name.to_uppercase();
+        assert!(lines.iter().any(|line| *line == name || line.starts_with(&format!("{name} "))), "{name}");
+        let one = server.run(format!("RQ.HELP {name}")).texts();
+        assert!(one[0].starts_with(&name) && lines.contains(&one[0]), "{one:?}");
+        assert!(one.iter().any(|line| line.starts_with("    Reply: ")) && one.iter().any(|line| line.starts_with("    Cost: ")), "{one:?}");
+        assert_eq!(server.run(format!("RQ.HELP {}", name.trim_start_matches("RQ.").to_lowercase())).texts(), one);
+    }
+    assert!(server.error("RQ.HELP nonsense").starts_with("ERR there is no command \"nonsense\""));
+    assert!(server.error("RQ.HELP PUSH LEASE").starts_with("ERR wrong number of arguments"));
 }
 
 #[test]

@@ -116,7 +116,7 @@ pub fn parse<'a>(verb: Verb, arguments: &'a [&'a [u8]]) -> Result<Request<'a>, E
             }
             Request::Alter { settings }
         }
-        Verb::Apply | Verb::MLease | Verb::Queues | Verb::XTrim => return Err(Error::new("this command takes no request")),
+        Verb::Apply | Verb::MLease | Verb::Queues | Verb::Doctor | Verb::Help | Verb::XTrim => return Err(Error::new("this command takes no request")),
     };
     args.finish()?;
     Ok(request)
@@ -140,6 +140,23 @@ pub fn parse_multi_lease<'a>(arguments: &'a [&'a [u8]]) -> Result<MultiLease<'a>
     let options = lease_options(&mut args)?;
     args.finish()?;
     Ok(MultiLease { keys, consumer, options })
+}
+
+/// Reads the arguments of DOCTOR: KEY, and whether JSON is asked for.
+///
+/// # Errors
+/// Syntax errors, as [`parse`].
+pub fn parse_doctor<'a>(arguments: &'a [&'a [u8]]) -> Result<(Option<&'a [u8]>, bool), Error> {
+    let mut args = Args::new(arguments);
+    let (mut key, mut json) = (None, None);
+    while let Some((name, word)) = args.option() {
+        match name.as_bytes() {
+            b"KEY" => once("KEY", &mut key, args.value("KEY")?)?,
+            b"JSON" => once("JSON", &mut json, ())?,
+            _ => return Err(Error::unknown_option(word)),
+        }
+    }
+    Ok((key, json.is_some()))
 }
 
 /// Sets an option that may be given once.

@@ -16,7 +16,7 @@ pub(crate) use sorted::Sorted;
 use std::cell::Cell;
 
 use crate::id::JobId;
-use crate::job::{Facts, Hold, Job, Outline, Settled, Slot, State, Whence};
+use crate::job::{Facts, Hold, Job, NameId, Outline, Settled, Slot, State, Whence};
 pub(crate) use record::Record;
 use segment::{Segment, LABELS, PLAIN};
 use slab::Slab;
@@ -139,12 +139,12 @@ impl Jobs {
         Some(Job::new(record.outline(id, state, size), payload, Whence::Record(record)))
     }
 
-    /// What a token is good for.
-    pub(crate) fn hold(&self, slot: Slot, token: u64) -> Option<Hold> {
+    /// What a token is good for, and who got the job last.
+    pub(crate) fn hold(&self, slot: Slot, token: u64) -> Option<(Hold, Option<NameId>)> {
         let (segment, label) = self.segment(slot)?;
         let (_, state, record) = segment.look(label)?;
-        let (last, settled) = self.records.get(record).map_or((0, Settled::No), Record::claim);
-        Some(Hold::of(token, last, settled, state))
+        let (last, settled, consumer) = self.records.get(record).map_or((0, Settled::No, None), Record::claim);
+        Some((Hold::of(token, last, settled, state), consumer))
     }
 
     /// Puts a job in whose id is above all before; None if that is not so, or there is no number

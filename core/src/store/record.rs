@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::dedup::Key;
 use crate::id::JobId;
-use crate::job::{Facts, Known, More, Outline, Reason, Settled, State};
+use crate::job::{token_ms, Facts, Known, More, NameId, Outline, Reason, Settled, State};
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -131,11 +131,6 @@ fn with(more: &More) -> u8 {
     flag(more.group.is_some(), WITH_GROUP)
         | flag(more.own_max_deliveries.is_some(), WITH_MAX_DELIVERIES)
         | flag(more.consumer.is_some(), WITH_CONSUMER)
-}
-
-/// The time that a token tells: tokens are made of the clock, in µs.
-fn token_ms(token: u64) -> u64 {
-    token / 1000
 }
 
 impl Waiting {
@@ -319,13 +314,15 @@ impl Record {
         Delivered::once(job).map(Record::Delivered)
     }
 
-    /// The token of the last delivery, and how it was spent.
-    pub(crate) fn claim(&self) -> (u64, Settled) {
+    /// The token of the last delivery, how it was spent, and who got it.
+    pub(crate) fn claim(&self) -> (u64, Settled, Option<NameId>) {
         match self {
-            Record::Waiting(_) => (0, Settled::No),
-            Record::Delivered(delivered) => (unpack(delivered.token), delivered.settled()),
-            Record::Packed(packed) => (unpack(packed.token), packed.settled),
-            Record::Full(full) => (full.more.token, full.more.settled),
+            Record::Waiting(_) => (0, Settled::No, None),
+            Record::Delivered(delivered) => {
+                (unpack(delivered.token), delivered.settled(), Some(u32::from_le_bytes(delivered.consumer)))
+            }
+            Record::Packed(packed) => (unpack(packed.token), packed.settled, packed.number(WITH_CONSUMER, packed.consumer)),
+            Record::Full(full) => (full.more.token, full.more.settled, full.more.consumer),
         }
     }
 

@@ -164,6 +164,10 @@ impl Reference {
             ("local-full", int(0)),
             ("local-stale", int(0)),
             ("blocked-clients", int(0)),
+            ("wait-ms-p50", Tree::Null),
+            ("wait-ms-p99", Tree::Null),
+            ("run-ms-p50", Tree::Null),
+            ("run-ms-p99", Tree::Null),
         ])
     }
 }

@@ -27,12 +27,11 @@ impl Cluster {
     pub fn with(primaries: usize, replicas: usize, config: &[&str]) -> Cluster {
         let nodes: Vec<Server> = (0..primaries + replicas).map(|_| node(config)).collect();
         let cluster = Cluster { nodes };
-        let first = &cluster.nodes[0];
         for (n, node) in cluster.nodes.iter().enumerate() {
             // Epochs of their own, so that they need not find out who gives way.
             node.run(format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
             if n > 0 {
-                node.run(format!("CLUSTER MEET 127.0.0.1 {} {}", first.port, bus_port(first)));
+                cluster.meet(n, 0);
             }
         }
         let share = SLOTS.div_ceil(u32::try_from(primaries).expect("few nodes"));
@@ -58,6 +57,13 @@ impl Cluster {
     #[track_caller]
     pub fn wait_ok(&self) {
         self.wait("the cluster", |node| info(node, "cluster_state") == "ok");
+    }
+
+    /// Makes one node known to another.
+    #[track_caller]
+    pub fn meet(&self, node: usize, other: usize) {
+        let other = &self.nodes[other];
+        self.nodes[node].run(format!("CLUSTER MEET 127.0.0.1 {} {}", other.port, bus_port(other)));
     }
 
     fn wait(&self, what: &str, holds: impl Fn(&Server) -> bool) {

@@ -154,8 +154,8 @@ fn answer(child: &mut Child, port: u16) -> Option<Client> {
             let pid = format!("process_id:{}\r", child.id());
             let info = ask("INFO server\r\n");
             let ready = || match ask("GET ready\r\n") {
-                // A cluster of one that has no slots yet.
-                Ok(Reply::Error(text)) => text.starts_with("CLUSTERDOWN"),
+                // Of a cluster, it may have no slots yet, or not this one.
+                Ok(Reply::Error(text)) => text.starts_with("CLUSTERDOWN") || text.starts_with("MOVED"),
                 reply => reply.is_ok(),
             };
             if info.is_ok_and(|info| !info.is_error() && info.text().contains(&pid)) && ready() {
