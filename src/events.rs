@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, SlotRange, Str};
 use crate::node::Node;
 use crate::types::Value;
-use crate::{guard, timer};
+use crate::{api, graveyard, guard, rescue, timer};
 
 /// This server has become a primary, or a replica. Clients that wait are let go by the server
 /// itself when it becomes a replica.
@@ -68,7 +68,10 @@ pub fn slots_trimmed(node: &Node, ctx: &Ctx) {
 }
 
 /// Some option of the server has changed.
-pub fn config_changed(node: &Node, ctx: &Ctx) {
+pub fn config_changed(node: &Node, ctx: &Ctx, policy_was_set: bool) {
+    if policy_was_set {
+        rescue::policy_was_set(node);
+    }
     guard::learn(node, ctx);
     timer::rearm(node, ctx);
 }
@@ -76,6 +79,7 @@ pub fn config_changed(node: &Node, ctx: &Ctx) {
 /// The server's heartbeat.
 pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
     node.time.alive(hz);
+    graveyard::settle();
     let second = node.time.monotonic_us() / 1_000_000;
     if node.sweep.borrow().second != second {
         node.sweep.borrow_mut().second = second;
@@ -84,6 +88,7 @@ pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
         if flags.contains(Flags::EVICT) || node.guard.importing() {
             guard::learn(node, ctx);
         }
+        rescue::look(node, ctx);
         if !flags.intersects(Flags::LOADING | Flags::ASYNC_LOADING) {
             sweep(node, ctx);
         }
@@ -95,7 +100,7 @@ pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
 /// Something has happened to a key, of any type.
 pub fn keyspace(node: &Node, ctx: &Ctx, event: &CStr, key: Str<'_>) {
     match event.to_bytes() {
-        b"evicted" => guard::evicted(node, ctx, key),
+        b"evicted" if !api::tells_before_eviction() => guard::evicted(node, ctx, key),
         b"rename_to" | b"move_to" | b"copy_to" | b"restore" => {
             let Ok(mut opened) = Key::open(ctx, key, Mode::Glance) else { return };
             let Some(Value { queue, told }) = opened.value() else { return };

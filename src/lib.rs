@@ -22,6 +22,7 @@ mod multi;
 mod node;
 mod queues;
 mod replicate;
+mod rescue;
 mod run;
 mod sink;
 mod timer;

@@ -39,6 +39,7 @@ mod recipes;
 mod recovery;
 mod registration;
 mod replication;
+mod rescue;
 mod retention;
 mod schedules;
 mod settling;

@@ -1,0 +1,211 @@
+//! Rescue: a queue that the server evicts comes back under its key at once.
+//!
+//! The server tells before an eviction, but lets nobody prevent it. So the value is caught where
+//! it is to be freed ([`graveyard`]) and set under its key again in the same unit of execution,
+//! before anything else can run; by its incarnation, which no other queue has. Replicas and the
+//! AOF get both, in that order and in one transaction: the server's DEL, and a [`Revival`]. They
+//! catch and put back as well, so nowhere does it matter how long the queue is.
+//!
+//! When only queues are left to evict, this would go on for ever. Then we give way: the policy is
+//! noeviction until memory has fallen.
+
+use std::cell::{Cell, RefCell};
+
+use crate::api::{call, log, memory_ratio, Ctx, Key, Level, Mode, OwnedStr, Str};
+use crate::node::{add, Node};
+use crate::types::Value;
+use crate::{graveyard, guard, timer};
+
+/// A queue that is about to be evicted.
+pub struct Doomed {
+    /// Its database.
+    pub db: i32,
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// How many jobs are in it.
+    pub jobs: u64,
+    /// Which queue it is.
+    pub incarnation: u64,
+    /// When its key ends, in Unix ms.
+    pub expires_ms: Option<i64>,
+}
+
+/// What is known about rescues.
+#[derive(Default)]
+pub struct Rescue {
+    /// Queues that were put back.
+    pub revived: Cell<u64>,
+    /// Queues evicted in a row, with no other key between.
+    streak: Cell<u64>,
+    /// The user's policy, while it is noeviction by our doing.
+    given_way: RefCell<Option<String>>,
+    /// It is us who change the policy now.
+    changing: Cell<bool>,
+    /// The second of the last line in the log: under pressure there are many revivals.
+    logged_s: Cell<Option<u64>>,
+}
+
+/// Evictions of queues in a row that are chance, if other keys are left as well: so many, and so
+/// many for each queue. Taken at random among as many others, a run of so many is once in 2^10.
+const CHANCE: u64 = 8;
+const CHANCE_PER_QUEUE: u64 = 2;
+/// With very many queues: enough to be sure, and still a moment of work.
+const CHANCE_AT_MOST: u64 = 2_000;
+/// The policy is given back when so much of maxmemory is in use.
+const LOW: f32 = 0.9;
+
+impl Rescue {
+    /// Whether the policy is noeviction by our doing.
+    pub fn has_given_way(&self) -> bool {
+        self.given_way.borrow().is_some()
+    }
+}
+
+/// A key of another type is being evicted: there is something else to make room with.
+pub fn another_evicted(node: &Node) {
+    node.rescue.streak.set(0);
+}
+
+/// Puts an evicted queue back, right after its eviction, and tells replicas and the AOF.
+pub fn revive(node: &Node, ctx: &Ctx, doomed: &Doomed) {
+    let name = OwnedStr::new(&doomed.key);
+    let revival = Revival { incarnation: doomed.incarnation, expires_ms: doomed.expires_ms };
+    if !ctx.select(doomed.db) || !put_back(node, ctx, name.get(), revival) {
+        return guard::lost(node, doomed.db, &doomed.key, Some(doomed.jobs));
+    }
+    if !ctx.replicate_apply(name.get(), &revival.encode()) {
+        log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF lose the queues that are evicted here");
+    }
+    timer::arm(node, ctx);
+    add(&node.rescue.revived, 1);
+    let second = node.time.monotonic_us() / 1_000_000;
+    if node.rescue.logged_s.replace(Some(second)) != Some(second) {
+        log(Level::Notice, &format!(
+            "the server evicted the queue {} in database {}: it was put back with its {} jobs (queues put back so far: {})",
+            rq_core::quote(&doomed.key), doomed.db, doomed.jobs, node.rescue.revived.get(),
+        ));
+    }
+    add(&node.rescue.streak, 1);
+    let queues = node.index.borrow().len() as u64;
+    let chance = queues.saturating_mul(CHANCE_PER_QUEUE).saturating_add(CHANCE).min(CHANCE_AT_MOST);
+    if node.rescue.streak.get() > chance && memory_ratio() >= 1.0 {
+        node.rescue.streak.set(0);
+        give_way(node, ctx);
+    }
+}
+
+/// Sets a queue that was just deleted under its key again. False: it is not there any more, or
+/// another one is there already.
+pub fn put_back(node: &Node, ctx: &Ctx, key: Str<'_>, revival: Revival) -> bool {
+    let Ok(mut opened) = Key::open(ctx, key, Mode::Write) else { return false };
+    if opened.value().is_some() {
+        return false;
+    }
+    let Some(value) = graveyard::dig(revival.incarnation) else { return false };
+    let now = node.time.now();
+    let Some(Value { queue, told }) = opened.set(value) else { return false };
+    let at = queue.next_event(now.ms, now.no_expiry_before_ms);
+    node.index.borrow_mut().correct(ctx.db(), key.bytes(), told, at);
+    opened.make_last_to_evict();
+    if let Some(at_ms) = revival.expires_ms {
+        opened.expire_at(at_ms);
+    }
+    opened.close(true);
+    // To those who wait it must be as if nothing had happened.
+    node.waiters.borrow_mut().mark(ctx.db(), key.bytes());
+    true
+}
+
+/// A revival, as replicas and the AOF are told of it: in the place of a batch of ops, which begins
+/// otherwise. It says which of the queues that were deleted just before comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revival {
+    /// Which queue.
+    pub incarnation: u64,
+    /// When its key ends, in Unix ms: the deletion has taken that too.
+    pub expires_ms: Option<i64>,
+}
+
+const MAGIC: &[u8; 6] = b"REVIVE";
+
+impl Revival {
+    /// Its bytes.
+    pub fn encode(self) -> Vec<u8> {
+        let expires_ms = self.expires_ms.unwrap_or(-1);
+        [MAGIC, self.incarnation.to_le_bytes().as_slice(), &expires_ms.to_le_bytes()].concat()
+    }
+
+    /// None: this is a batch of ops, or nothing.
+    pub fn decode(bytes: &[u8]) -> Option<Revival> {
+        let (incarnation, expires_ms) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<8>()?;
+        let expires_ms = i64::from_le_bytes(expires_ms.try_into().ok()?);
+        let expires_ms = (expires_ms >= 0).then_some(expires_ms);
+        Some(Revival { incarnation: u64::from_le_bytes(*incarnation), expires_ms })
+    }
+}
+
+/// Only queues are left to make room with: nothing is evicted any more, and what grows gets the
+/// server's own error.
+fn give_way(node: &Node, ctx: &Ctx) {
+    let Some(policy) = node.guard.policy() else { return };
+    match set_policy(node, ctx, "noeviction") {
+        Ok(()) => {
+            log(Level::Warning, &format!(
+                "only queues are left to evict: maxmemory-policy is noeviction until less than {} % of maxmemory is used, \
+                 then {policy} again. Writes that need memory are refused (OOM) meanwhile",
+                LOW * 100.0,
+            ));
+            node.rescue.given_way.replace(Some(policy));
+        }
+        Err(why) => log(Level::Warning, &format!(
+            "only queues are left to evict, and maxmemory-policy cannot be set to noeviction ({why}): \
+             the server goes on evicting them in vain. Raise maxmemory"
+        )),
+    }
+}
+
+/// Gives the user's policy back if memory has fallen, or if rescues are not wanted any more.
+/// Called every second.
+pub fn look(node: &Node, ctx: &Ctx) {
+    let given_way = node.rescue.given_way.borrow().clone();
+    let Some(policy) = given_way else { return };
+    if guard::rescues(node) && memory_ratio() >= LOW {
+        return;
+    }
+    node.rescue.given_way.replace(None);
+    match set_policy(node, ctx, &policy) {
+        Ok(()) => log(Level::Notice, &format!("there is memory again: maxmemory-policy is {policy} again")),
+        Err(why) => log(Level::Warning, &format!("maxmemory-policy cannot be set back to {policy}: {why}")),
+    }
+}
+
+/// The policy was set by somebody: if not by us, it is theirs, and not given back later.
+pub fn policy_was_set(node: &Node) {
+    if !node.rescue.changing.get() {
+        node.rescue.given_way.replace(None);
+    }
+}
+
+fn set_policy(node: &Node, ctx: &Ctx, policy: &str) -> Result<(), String> {
+    node.rescue.changing.set(true);
+    let result = call(ctx, c"CONFIG", &[b"SET", b"maxmemory-policy", policy.as_bytes()], false);
+    node.rescue.changing.set(false);
+    result.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Revival;
+
+    #[test]
+    fn a_revival_is_read_as_it_was_written() {
+        for expires_ms in [None, Some(0), Some(1_700_000_000_000)] {
+            let revival = Revival { incarnation: u64::MAX - 7, expires_ms };
+            let bytes = revival.encode();
+            assert_eq!(Revival::decode(&bytes), Some(revival));
+            assert_eq!(Revival::decode(bytes.get(..bytes.len() - 1).unwrap_or_default()), None);
+            assert_eq!(Revival::decode(&[bytes.as_slice(), b"x"].concat()), None);
+        }
+        assert_eq!(Revival::decode(b"\x01"), None);
+    }
+}
