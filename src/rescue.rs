@@ -37,6 +37,8 @@ pub struct Rescue {
     pub revived: Cell<u64>,
     /// Queues evicted in a row, with no other key between.
     streak: Cell<u64>,
+    /// When that began, by the monotonic clock.
+    since_us: Cell<u64>,
     /// The user's policy, while it is noeviction by our doing.
     given_way: RefCell<Option<String>>,
     /// It is us who change the policy now.
@@ -51,6 +53,11 @@ const CHANCE: u64 = 8;
 const CHANCE_PER_QUEUE: u64 = 2;
 /// With very many queues: enough to be sure, and still a moment of work.
 const CHANCE_AT_MOST: u64 = 2_000;
+/// Beyond that the keys are counted so often. While there are others, it is not in vain before so
+/// many µs: the server's clock of last use counts seconds, and keys of the same second that lie in
+/// the first databases hide those in the others.
+const LOOK_EVERY: u64 = 8;
+const SURE_US: u64 = 3_000_000;
 /// The policy is given back when so much of maxmemory is in use.
 const LOW: f32 = 0.9;
 
@@ -85,13 +92,25 @@ pub fn revive(node: &Node, ctx: &Ctx, doomed: &Doomed) {
             rq_core::quote(&doomed.key), doomed.db, doomed.jobs, node.rescue.revived.get(),
         ));
     }
-    add(&node.rescue.streak, 1);
-    let queues = node.index.borrow().len() as u64;
-    let chance = queues.saturating_mul(CHANCE_PER_QUEUE).saturating_add(CHANCE).min(CHANCE_AT_MOST);
-    if node.rescue.streak.get() > chance && memory_ratio() >= 1.0 {
+    if is_in_vain(node, ctx) {
         node.rescue.streak.set(0);
         give_way(node, ctx);
     }
+}
+
+/// One more queue was evicted: whether there seems to be nothing else left.
+fn is_in_vain(node: &Node, ctx: &Ctx) -> bool {
+    let rescue = &node.rescue;
+    if rescue.streak.get() == 0 {
+        rescue.since_us.set(node.time.monotonic_us());
+    }
+    add(&rescue.streak, 1);
+    let queues = node.index.borrow().len() as u64;
+    let chance = queues.saturating_mul(CHANCE_PER_QUEUE).saturating_add(CHANCE).min(CHANCE_AT_MOST);
+    if rescue.streak.get() <= chance || rescue.streak.get() % LOOK_EVERY != 0 || memory_ratio() < 1.0 {
+        return false;
+    }
+    ctx.all_keys() <= queues || node.time.monotonic_us().saturating_sub(rescue.since_us.get()) > SURE_US
 }
 
 /// Sets a queue that was just deleted under its key again. False: it is not there any more, or
