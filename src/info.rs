@@ -20,6 +20,7 @@ pub fn write(node: &Node, out: &InfoCtx) {
     out.text(c"eviction_unsafe", if node.guard.evicts() && !guard::rescues(node) { "yes" } else { "no" });
     out.number(c"refused_unsafe", node.guard.refused.get());
     out.number(c"rescued_queues", node.rescue.revived.get());
+    out.number(c"evicted_instead", node.rescue.others_evicted.get());
     out.number(c"missed_revivals", node.count.missed_revivals.get());
     out.text(c"eviction_given_way", if node.rescue.has_given_way() { "yes" } else { "no" });
     out.number(c"evicted_queues", node.guard.queues_lost.get());

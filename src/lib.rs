@@ -23,6 +23,7 @@ mod node;
 mod queues;
 mod replicate;
 mod rescue;
+mod room;
 mod run;
 mod sink;
 mod timer;

@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use crate::api::{call, log, memory_ratio, Ctx, Key, Level, Mode, OwnedStr, Str};
 use crate::node::{add, Node};
 use crate::types::Value;
-use crate::{graveyard, guard, timer};
+use crate::{graveyard, guard, room, timer};
 
 /// A queue that is about to be evicted.
 pub struct Doomed {
@@ -35,29 +35,30 @@ pub struct Doomed {
 pub struct Rescue {
     /// Queues that were put back.
     pub revived: Cell<u64>,
+    /// Other keys that were evicted in their place.
+    pub others_evicted: Cell<u64>,
     /// Queues evicted in a row, with no other key between.
     streak: Cell<u64>,
-    /// When that began, by the monotonic clock.
-    since_us: Cell<u64>,
+    /// How often in a row no other key was found.
+    in_vain: Cell<u64>,
     /// The user's policy, while it is noeviction by our doing.
     given_way: RefCell<Option<String>>,
     /// It is us who change the policy now.
     changing: Cell<bool>,
-    /// The second of the last line in the log: under pressure there are many revivals.
-    logged_s: Cell<Option<u64>>,
+    /// When the last line was logged: under pressure there are many revivals.
+    logged_us: Cell<Option<u64>>,
 }
 
-/// Evictions of queues in a row that are chance, if other keys are left as well: so many, and so
-/// many for each queue. Taken at random among as many others, a run of so many is once in 2^10.
+/// So many evictions of queues in a row are let pass.
+const STREAK: u64 = 8;
+/// So many searches for other keys in vain may be chance, and so many for each queue: five keys are
+/// looked at each time.
 const CHANCE: u64 = 8;
 const CHANCE_PER_QUEUE: u64 = 2;
 /// With very many queues: enough to be sure, and still a moment of work.
 const CHANCE_AT_MOST: u64 = 2_000;
-/// Beyond that the keys are counted so often. While there are others, it is not in vain before so
-/// many µs: the server's clock of last use counts seconds, and keys of the same second that lie in
-/// the first databases hide those in the others.
-const LOOK_EVERY: u64 = 8;
-const SURE_US: u64 = 3_000_000;
+/// One line in the log for so many µs.
+const LOG_EVERY_US: u64 = 60_000_000;
 /// The policy is given back when so much of maxmemory is in use.
 const LOW: f32 = 0.9;
 
@@ -71,6 +72,7 @@ impl Rescue {
 /// A key of another type is being evicted: there is something else to make room with.
 pub fn another_evicted(node: &Node) {
     node.rescue.streak.set(0);
+    node.rescue.in_vain.set(0);
 }
 
 /// Puts an evicted queue back, right after its eviction, and tells replicas and the AOF.
@@ -85,32 +87,34 @@ pub fn revive(node: &Node, ctx: &Ctx, doomed: &Doomed) {
     }
     timer::arm(node, ctx);
     add(&node.rescue.revived, 1);
-    let second = node.time.monotonic_us() / 1_000_000;
-    if node.rescue.logged_s.replace(Some(second)) != Some(second) {
+    let now_us = node.time.monotonic_us();
+    if node.rescue.logged_us.get().is_none_or(|logged_us| now_us.saturating_sub(logged_us) > LOG_EVERY_US) {
+        node.rescue.logged_us.set(Some(now_us));
         log(Level::Notice, &format!(
             "the server evicted the queue {} in database {}: it was put back with its {} jobs (queues put back so far: {})",
             rq_core::quote(&doomed.key), doomed.db, doomed.jobs, node.rescue.revived.get(),
         ));
     }
-    if is_in_vain(node, ctx) {
-        node.rescue.streak.set(0);
-        give_way(node, ctx);
+    add(&node.rescue.streak, 1);
+    if node.rescue.streak.get() > STREAK && memory_ratio() >= 1.0 {
+        make_room(node, ctx);
     }
 }
 
-/// One more queue was evicted: whether there seems to be nothing else left.
-fn is_in_vain(node: &Node, ctx: &Ctx) -> bool {
-    let rescue = &node.rescue;
-    if rescue.streak.get() == 0 {
-        rescue.since_us.set(node.time.monotonic_us());
+/// The server takes nothing but queues: others go instead, if there are any.
+fn make_room(node: &Node, ctx: &Ctx) {
+    let in_vain = &node.rescue.in_vain;
+    if room::make(node, ctx) {
+        in_vain.set(0);
+        return;
     }
-    add(&rescue.streak, 1);
+    add(in_vain, 1);
     let queues = node.index.borrow().len() as u64;
     let chance = queues.saturating_mul(CHANCE_PER_QUEUE).saturating_add(CHANCE).min(CHANCE_AT_MOST);
-    if rescue.streak.get() <= chance || rescue.streak.get() % LOOK_EVERY != 0 || memory_ratio() < 1.0 {
-        return false;
+    if in_vain.get() > chance || ctx.all_keys() <= queues {
+        in_vain.set(0);
+        give_way(node, ctx);
     }
-    ctx.all_keys() <= queues || node.time.monotonic_us().saturating_sub(rescue.since_us.get()) > SURE_US
 }
 
 /// Sets a queue that was just deleted under its key again. False: it is not there any more, or

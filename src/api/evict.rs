@@ -6,7 +6,7 @@ use redis_module::raw;
 
 use super::events::tells_before_eviction;
 use super::key::{expiry_of, value_in};
-use super::{guarded, is_valkey, Ctx, Str};
+use super::{guarded, is_valkey, Ctx, Mode, OwnedStr, Str};
 use crate::guard;
 use crate::rescue::{self, Doomed};
 
@@ -22,6 +22,29 @@ pub fn can_rescue() -> bool {
 pub fn memory_ratio() -> f32 {
     // SAFETY: it is only read, and takes nothing.
     unsafe { raw::RedisModule_GetUsedMemoryRatio.map_or(0.0, |ratio| ratio()) }
+}
+
+/// A random key of the context's database, and how ready it is to go by the server's policy: the
+/// higher, the readier. None if it is a queue, or if there is no key.
+pub fn random_other(ctx: &Ctx) -> Option<(OwnedStr, i64)> {
+    // SAFETY: it is only read; the context is valid, and the string is ours.
+    let name = unsafe { OwnedStr::from_raw(raw::RedisModule_RandomKey?(ctx.as_ptr())) }?;
+    let (mut idle_ms, mut uses) = (-1, -1);
+    // SAFETY: the context and the string are valid; the key is open until it is closed. Each of the
+    // two answers under its own policies only.
+    let other = unsafe {
+        let key = f!(RedisModule_OpenKey)(ctx.as_ptr(), name.get().as_ptr(), Mode::Glance.bits());
+        let other = !key.is_null() && value_in(key, |_| ()).is_none();
+        if let (true, Some(get_lru), Some(get_lfu)) = (other, raw::RedisModule_GetLRU, raw::RedisModule_GetLFU) {
+            get_lru(key, &mut idle_ms);
+            get_lfu(key, &mut uses);
+        }
+        if !key.is_null() {
+            f!(RedisModule_CloseKey)(key);
+        }
+        other
+    };
+    other.then_some((name, if uses >= 0 { -uses } else { idle_ms }))
 }
 
 /// Has a queue revived as soon as its eviction is over, before anything else runs.

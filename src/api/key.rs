@@ -30,7 +30,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    fn bits(self) -> c_int {
+    pub(super) fn bits(self) -> c_int {
         (match self {
             Mode::Read => raw::REDISMODULE_READ,
             Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,

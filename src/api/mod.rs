@@ -46,7 +46,7 @@ pub use commands::{create_commands, Argv};
 pub use config::{register as register_config, Setting, Value};
 pub use ctx::{monotonic_us, writes_are_paused, Ctx, Flags, Notify};
 pub use events::{forgets_replies, subscribe, tells_before_eviction, LoadState};
-pub use evict::{after_eviction, can_rescue, memory_ratio};
+pub use evict::{after_eviction, can_rescue, memory_ratio, random_other};
 pub use info::{register as register_info, InfoCtx};
 pub use io::{AofWriter, Digest, OptCtx, RdbReader, RdbWriter};
 pub use key::{set_type, Key, Mode};

@@ -282,6 +282,8 @@ fn a_revived_queue_is_as_before() {
     leave_room(&s, 500_000);
     press(&s);
     assert_eq!(s.run("PEXPIRETIME q"), expires);
+    // All of this may have taken less time than the replica needs to hear of it.
+    s.replica().wait_in_step(&s);
     assert_eq!(s.replica().run("PEXPIRETIME q"), expires);
     s.wait_blocked(2);
     // The server has told the watcher of the eviction. That costs it a retry, and no more.
