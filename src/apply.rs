@@ -5,7 +5,7 @@
 
 use crate::api::{log, Argv, Ctx, Flags, Key, Level, Mode, Str};
 use crate::node::{add, Node};
-use crate::rescue::{put_back, Revival};
+use crate::revival::{self, Message, Revival};
 use crate::types::Value;
 use crate::{blocking, replicate, run, timer};
 
@@ -21,8 +21,14 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
         return ctx.error(INTERNAL);
     }
     let Some(batch) = argv.get(2).map(Str::bytes) else { return ctx.wrong_arity() };
-    if let Some(revival) = Revival::decode(batch) {
-        return revive(node, ctx, key, revival);
+    match Message::decode(batch) {
+        Some(Message::Spare(revival)) => {
+            revival::spare(node, ctx, key, revival);
+            ctx.replicate_verbatim();
+            return ctx.reply_ok();
+        }
+        Some(Message::Revive(revival)) => return revive(node, ctx, key, revival),
+        None => {}
     }
     let Ok(mut opened) = Key::open(ctx, key, Mode::Write) else { return ctx.error(run::WRONG_TYPE) };
     let now = node.time.now();
@@ -66,7 +72,9 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
 fn revive(node: &Node, ctx: &Ctx, key: Str<'_>, revival: Revival) {
     // Whatever came of it here, others may have the queue.
     ctx.replicate_verbatim();
-    if put_back(node, ctx, key, revival) {
+    let there = revival::put_back(node, ctx, key, revival);
+    revival::forget(node);
+    if there {
         ctx.reply_ok();
         if !ctx.flags().contains(Flags::LOADING) {
             timer::arm(node, ctx);

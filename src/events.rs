@@ -5,12 +5,13 @@ use std::ffi::CStr;
 use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, SlotRange, Str};
 use crate::node::Node;
 use crate::types::Value;
-use crate::{api, graveyard, guard, rescue, timer};
+use crate::{api, graveyard, guard, rescue, revival, timer};
 
 /// This server has become a primary, or a replica. Clients that wait are let go by the server
 /// itself when it becomes a replica.
 pub fn role_changed(node: &Node, ctx: &Ctx, primary: bool) {
     if primary {
+        revival::finish(node, ctx);
         node.time.begin_grace("promoted");
         timer::rearm(node, ctx);
     }
@@ -31,7 +32,11 @@ pub fn swapped(node: &Node, a: i32, b: i32) {
 
 /// Data are loaded from a file, or from the primary.
 pub fn loading(node: &Node, ctx: &Ctx, state: LoadState) {
+    if state == LoadState::Started {
+        revival::forget(node);
+    }
     if state == LoadState::Ended {
+        revival::finish(node, ctx);
         node.time.begin_grace("loaded");
         node.waiters.borrow_mut().mark_all();
         timer::rearm(node, ctx);
@@ -40,6 +45,7 @@ pub fn loading(node: &Node, ctx: &Ctx, state: LoadState) {
 
 /// Data are loaded from the primary beside those that are served.
 pub fn loading_beside(node: &Node, state: LoadState) {
+    revival::forget(node);
     let mut index = node.index.borrow_mut();
     match state {
         LoadState::Started => index.begin_beside(),

@@ -2,7 +2,7 @@
 //! of our own does it, and DEL is O(1) whatever the server's lazyfree options say.
 //!
 //! The last ones stay whole for a moment: what was deleted only because the server evicted it, here
-//! or on the primary, is put back right afterwards, see [`crate::rescue`].
+//! or on the primary, is put back right afterwards, see [`crate::revival`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,10 +23,12 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 /// What [`do_not_keep`] was told, or [`NONE`].
 static LAST: AtomicU64 = AtomicU64::new(NONE);
 const NONE: u64 = 0;
+/// What [`hold`] was told, or [`NONE`].
+static HELD: AtomicU64 = AtomicU64::new(NONE);
 static KEEPER: AtomicBool = AtomicBool::new(false);
 
-/// So many stay whole. A revival comes in the same transaction as the deletion, with nothing
-/// between; this is a bound, for when a file is loaded and no time passes.
+/// So many stay whole. A revival comes right after the deletion, with no other between; this is a
+/// bound, for when a file is loaded and no time passes.
 const KEPT: usize = 64;
 
 /// Starts the thread, on the main thread. Without one, queues are freed where they come.
@@ -72,13 +74,23 @@ pub fn dig(incarnation: u64) -> Option<Box<Value>> {
     Some(value)
 }
 
+/// The queue of this incarnation stays whole as long as it takes to come back.
+pub fn hold(incarnation: Option<u64>) {
+    HELD.store(incarnation.unwrap_or(NONE), Ordering::Relaxed);
+}
+
 /// Whatever comes back has come back: the others are freed. Between commands only.
 pub fn settle() {
+    let held = HELD.load(Ordering::Relaxed);
+    let is_held = |value: &Box<Value>| held != NONE && value.queue.incarnation() == held;
     let mut whole = lock(&WHOLE);
-    if !whole.is_empty() {
-        lock(&GRAVES).append(&mut whole);
-        DUG.notify_one();
+    if whole.iter().all(is_held) {
+        return;
     }
+    let (stay, free): (VecDeque<_>, VecDeque<_>) = whole.drain(..).partition(is_held);
+    *whole = stay;
+    lock(&GRAVES).extend(free);
+    DUG.notify_one();
 }
 
 /// How many queues are waiting to be freed.

@@ -7,9 +7,10 @@ use std::ffi::CStr;
 
 use rq_core::table::Verb;
 
-use crate::api::{after_eviction, can_rescue, config_get, log, Ctx, Flags, Level, Str};
+use crate::api::{after_eviction, can_rescue, config_get, log, Ctx, Flags, Level, OwnedStr, Str};
 use crate::node::{add, Node};
 use crate::rescue::Doomed;
+use crate::revival::Message;
 use crate::graveyard;
 
 /// What `rq.eviction-guard` can be.
@@ -110,13 +111,21 @@ pub fn rescues(node: &Node) -> bool {
 
 /// A queue is about to be evicted.
 pub fn evicting(node: &Node, ctx: &Ctx, doomed: Box<Doomed>) {
-    let doomed = match rescues(node) {
-        true => after_eviction(ctx, doomed),
-        false => Err(doomed),
+    let (db, name, revival) = (doomed.db, OwnedStr::new(&doomed.key), doomed.revival);
+    let refused = match rescues(node) {
+        true => after_eviction(ctx, doomed).err(),
+        false => Some(doomed),
     };
-    if let Err(doomed) = doomed {
-        graveyard::do_not_keep(doomed.incarnation);
-        lost(node, doomed.db, &doomed.key, Some(doomed.jobs));
+    match refused {
+        None => {
+            if ctx.select(db) {
+                ctx.replicate_apply(name.get(), &Message::Spare(revival).encode());
+            }
+        }
+        Some(doomed) => {
+            graveyard::do_not_keep(revival.incarnation);
+            lost(node, db, &doomed.key, Some(doomed.jobs));
+        }
     }
 }
 

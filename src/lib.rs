@@ -23,6 +23,7 @@ mod node;
 mod queues;
 mod replicate;
 mod rescue;
+mod revival;
 mod room;
 mod run;
 mod sink;

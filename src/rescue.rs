@@ -1,20 +1,19 @@
 //! Rescue: a queue that the server evicts comes back under its key at once.
 //!
 //! The server tells before an eviction, but lets nobody prevent it. So the value is caught where
-//! it is to be freed ([`graveyard`]) and set under its key again in the same unit of execution,
+//! it is to be freed ([`crate::graveyard`]) and set under its key again in the same unit of execution,
 //! before anything else can run; by its incarnation, which no other queue has. Replicas and the
-//! AOF get both, in that order and in one transaction: the server's DEL, and a [`Revival`]. They
-//! catch and put back as well, so nowhere does it matter how long the queue is.
+//! AOF are told to do the same ([`crate::revival`]), so nowhere does it matter how long the queue is.
 //!
-//! When only queues are left to evict, this would go on for ever. Then we give way: the policy is
-//! noeviction until memory has fallen.
+//! When the server takes queues over and over, others go in their place ([`room`]). When only queues
+//! are left, we give way: the policy is noeviction until memory has fallen.
 
 use std::cell::{Cell, RefCell};
 
-use crate::api::{call, log, memory_ratio, Ctx, Key, Level, Mode, OwnedStr, Str};
+use crate::api::{call, log, memory_ratio, Ctx, Level, OwnedStr};
 use crate::node::{add, Node};
-use crate::types::Value;
-use crate::{graveyard, guard, room, timer};
+use crate::revival::{put_back, Message, Revival, Spared};
+use crate::{guard, room, timer};
 
 /// A queue that is about to be evicted.
 pub struct Doomed {
@@ -25,9 +24,7 @@ pub struct Doomed {
     /// How many jobs are in it.
     pub jobs: u64,
     /// Which queue it is.
-    pub incarnation: u64,
-    /// When its key ends, in Unix ms.
-    pub expires_ms: Option<i64>,
+    pub revival: Revival,
 }
 
 /// What is known about rescues.
@@ -41,6 +38,8 @@ pub struct Rescue {
     streak: Cell<u64>,
     /// How often in a row no other key was found.
     in_vain: Cell<u64>,
+    /// Told by our primary, or by the file.
+    pub spared: RefCell<Option<Spared>>,
     /// The user's policy, while it is noeviction by our doing.
     given_way: RefCell<Option<String>>,
     /// It is us who change the policy now.
@@ -78,11 +77,10 @@ pub fn another_evicted(node: &Node) {
 /// Puts an evicted queue back, right after its eviction, and tells replicas and the AOF.
 pub fn revive(node: &Node, ctx: &Ctx, doomed: &Doomed) {
     let name = OwnedStr::new(&doomed.key);
-    let revival = Revival { incarnation: doomed.incarnation, expires_ms: doomed.expires_ms };
-    if !ctx.select(doomed.db) || !put_back(node, ctx, name.get(), revival) {
+    if !ctx.select(doomed.db) || !put_back(node, ctx, name.get(), doomed.revival) {
         return guard::lost(node, doomed.db, &doomed.key, Some(doomed.jobs));
     }
-    if !ctx.replicate_apply(name.get(), &revival.encode()) {
+    if !ctx.replicate_apply(name.get(), &Message::Revive(doomed.revival).encode()) {
         log(Level::Warning, "RQ.APPLY was renamed or removed: replicas and the AOF lose the queues that are evicted here");
     }
     timer::arm(node, ctx);
@@ -114,56 +112,6 @@ fn make_room(node: &Node, ctx: &Ctx) {
     if in_vain.get() > chance || ctx.all_keys() <= queues {
         in_vain.set(0);
         give_way(node, ctx);
-    }
-}
-
-/// Sets a queue that was just deleted under its key again. False: it is not there any more, or
-/// another one is there already.
-pub fn put_back(node: &Node, ctx: &Ctx, key: Str<'_>, revival: Revival) -> bool {
-    let Ok(mut opened) = Key::open(ctx, key, Mode::Write) else { return false };
-    if opened.value().is_some() {
-        return false;
-    }
-    let Some(value) = graveyard::dig(revival.incarnation) else { return false };
-    let now = node.time.now();
-    let Some(Value { queue, told }) = opened.set(value) else { return false };
-    let at = queue.next_event(now.ms, now.no_expiry_before_ms);
-    node.index.borrow_mut().correct(ctx.db(), key.bytes(), told, at);
-    opened.make_last_to_evict();
-    if let Some(at_ms) = revival.expires_ms {
-        opened.expire_at(at_ms);
-    }
-    opened.close(true);
-    // To those who wait it must be as if nothing had happened.
-    node.waiters.borrow_mut().mark(ctx.db(), key.bytes());
-    true
-}
-
-/// A revival, as replicas and the AOF are told of it: in the place of a batch of ops, which begins
-/// otherwise. It says which of the queues that were deleted just before comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Revival {
-    /// Which queue.
-    pub incarnation: u64,
-    /// When its key ends, in Unix ms: the deletion has taken that too.
-    pub expires_ms: Option<i64>,
-}
-
-const MAGIC: &[u8; 6] = b"REVIVE";
-
-impl Revival {
-    /// Its bytes.
-    pub fn encode(self) -> Vec<u8> {
-        let expires_ms = self.expires_ms.unwrap_or(-1);
-        [MAGIC, self.incarnation.to_le_bytes().as_slice(), &expires_ms.to_le_bytes()].concat()
-    }
-
-    /// None: this is a batch of ops, or nothing.
-    pub fn decode(bytes: &[u8]) -> Option<Revival> {
-        let (incarnation, expires_ms) = bytes.strip_prefix(MAGIC)?.split_first_chunk::<8>()?;
-        let expires_ms = i64::from_le_bytes(expires_ms.try_into().ok()?);
-        let expires_ms = (expires_ms >= 0).then_some(expires_ms);
-        Some(Revival { incarnation: u64::from_le_bytes(*incarnation), expires_ms })
     }
 }
 
@@ -214,21 +162,4 @@ fn set_policy(node: &Node, ctx: &Ctx, policy: &str) -> Result<(), String> {
     let result = call(ctx, c"CONFIG", &[b"SET", b"maxmemory-policy", policy.as_bytes()], false);
     node.rescue.changing.set(false);
     result.map(|_| ())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Revival;
-
-    #[test]
-    fn a_revival_is_read_as_it_was_written() {
-        for expires_ms in [None, Some(0), Some(1_700_000_000_000)] {
-            let revival = Revival { incarnation: u64::MAX - 7, expires_ms };
-            let bytes = revival.encode();
-            assert_eq!(Revival::decode(&bytes), Some(revival));
-            assert_eq!(Revival::decode(bytes.get(..bytes.len() - 1).unwrap_or_default()), None);
-            assert_eq!(Revival::decode(&[bytes.as_slice(), b"x"].concat()), None);
-        }
-        assert_eq!(Revival::decode(b"\x01"), None);
-    }
 }

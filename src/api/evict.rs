@@ -9,6 +9,7 @@ use super::key::{expiry_of, value_in};
 use super::{guarded, is_valkey, Ctx, Mode, OwnedStr, Str};
 use crate::guard;
 use crate::rescue::{self, Doomed};
+use crate::revival::Revival;
 
 /// Whether an evicted queue can be put back, so that all others see the eviction and the revival as
 /// one. Redis 7.2.0 to 7.2.3 run what is to come after an eviction in the middle of it.
@@ -104,7 +105,7 @@ pub(super) unsafe extern "C" fn on_key(
         };
         if let Some(name) = name {
             let key = name.bytes().into();
-            guard::evicting(node, &ctx, Box::new(Doomed { db, key, jobs, incarnation, expires_ms }));
+            guard::evicting(node, &ctx, Box::new(Doomed { db, key, jobs, revival: Revival { incarnation, expires_ms } }));
         }
     });
 }
