@@ -73,6 +73,11 @@ fn failovers() {
 }
 
 #[test]
+fn evictions() {
+    under(Kind::Eviction, 5);
+}
+
+#[test]
 fn blocking_storms() {
     for_seeds(&[4], storm::run);
 }

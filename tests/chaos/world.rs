@@ -91,8 +91,8 @@ pub struct Conn {
 }
 
 /// Refusals that a client has to expect here.
-const EXPECTED: [&str; 10] =
-    ["READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "PAUSED", "NOREPLICAS", "MISCONF", "UNSAFE", "NOMASTERLINK", "ERR WAIT cannot"];
+const EXPECTED: [&str; 11] =
+    ["OOM", "READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "PAUSED", "NOREPLICAS", "MISCONF", "UNSAFE", "NOMASTERLINK", "ERR WAIT cannot"];
 
 impl Conn {
     pub fn new(resets: u64) -> Conn {

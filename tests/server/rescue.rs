@@ -1,8 +1,11 @@
 //! Queues that the server evicts, and that come back: beside a cache, and when nothing else is left.
 
+use std::fs;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::harness::{jobs, wait_until, Client, Scene, Server};
+use crate::harness::{jobs, wait_until, Client, Scene, Server, Stop};
 
 /// Whether this server lets a module put back what it evicts.
 fn rescues(server: &Server) -> bool {
@@ -359,4 +362,157 @@ fn a_replica_that_takes_over_goes_on() {
     press(&replica);
     assert_eq!(primary.digest("q"), replica.digest("q"));
     assert_eq!(figure(&replica, "evicted_queues"), 0);
+}
+
+/// The queues must not fill what the server keeps of the keys it has sampled, which is by database.
+#[test]
+fn a_cache_in_another_database_that_is_new_each_second() {
+    let s = scene("allkeys-lru");
+    if !rescues(&s) {
+        return s.verify();
+    }
+    for n in 0..5 {
+        fill(&s, &format!("q{n}"), 100);
+    }
+    let nine = s.client();
+    nine.run("SELECT 9");
+    leave_room(&s, 400_000);
+    let (taken, slowest) = cache(&nine, 0, 10_000);
+    let (revived, instead) = (figure(&s, "rescued_queues"), figure(&s, "evicted_instead"));
+    println!("{taken} of 10000 cache keys taken, {revived} revivals, {instead} keys instead, slowest ten {slowest:?}");
+    assert_eq!(taken, 10_000);
+    assert!(instead > 0);
+    for n in 0..5 {
+        assert_eq!(s.all_jobs(format!("q{n}")).len(), 100);
+    }
+    assert_eq!(s.config("maxmemory-policy"), "allkeys-lru");
+    end(s);
+}
+
+/// Lets SCAN be the command that makes the server evict: the one before is short, and takes more
+/// memory than was needed to hear it.
+fn evict_by_scan(server: &Server, n: usize) {
+    server.run(format!("SETRANGE big{n} 19999 x"));
+    server.run("SCAN 0");
+}
+
+#[test]
+fn what_scan_evicts_is_sent_without_a_transaction() {
+    let s = scene("allkeys-random");
+    if !rescues(&s) {
+        return s.verify();
+    }
+    for n in 0..10 {
+        fill(&s, &format!("q{n}"), 40);
+    }
+    leave_room(&s, 400_000);
+    for n in 0.. {
+        evict_by_scan(&s, n);
+        if figure(&s, "rescued_queues") >= 10 {
+            break;
+        }
+        assert!(n < 20_000, "no queue is ever evicted");
+    }
+    for n in 0..10 {
+        assert_eq!(s.all_jobs(format!("q{n}")).len(), 40);
+    }
+    end(s);
+}
+
+/// The AOF that is being written.
+fn aof(server: &Server) -> PathBuf {
+    let files = fs::read_dir(server.dir().join("appendonlydir")).expect("the AOF's folder");
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    files.retain(|path| path.to_string_lossy().ends_with(".incr.aof"));
+    files.pop().expect("a file of the AOF")
+}
+
+/// The last place of these bytes.
+fn last(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).rposition(|window| window == part)
+}
+
+/// Where a revival stands in an AOF, outside of a transaction.
+fn bare_revival(aof: &[u8]) -> Option<Range<usize>> {
+    // Their keys have two letters.
+    let length = "*3\r\n$8\r\nRQ.APPLY\r\n$2\r\nq0\r\n$22\r\n".len() + 22 + 2;
+    let mut end = aof.len();
+    loop {
+        let magic = last(&aof[..end], b"REVIVE")?;
+        let begin = last(&aof[..magic], b"*3\r\n")?;
+        let before = &aof[..begin];
+        if last(before, b"\r\nMULTI\r\n") <= last(before, b"\r\nEXEC\r\n") {
+            return Some(begin..begin + length);
+        }
+        end = begin;
+    }
+}
+
+#[test]
+fn messages_that_come_one_by_one() {
+    let mut server = Server::with(&["maxmemory-policy allkeys-random", "appendonly yes", "auto-aof-rewrite-percentage 0"]);
+    if !rescues(&server) {
+        return;
+    }
+    for n in 0..10 {
+        fill(&server, &format!("q{n}"), 40);
+    }
+    leave_room(&server, 400_000);
+    let mut n = 0;
+    let (file, at, revive) = loop {
+        let before = figure(&server, "rescued_queues");
+        evict_by_scan(&server, n);
+        n += 1;
+        assert!(n < 2_000, "no queue is ever evicted by SCAN");
+        if figure(&server, "rescued_queues") == before {
+            continue;
+        }
+        let file = aof(&server);
+        let bytes = fs::read(&file).expect("the AOF");
+        if let Some(at) = bare_revival(&bytes) {
+            break (file, at.start, bytes[at].to_vec());
+        }
+    };
+    // The file ends between the eviction and the revival.
+    server.stop(Stop::Kill);
+    fs::OpenOptions::new().write(true).open(file).expect("the AOF").set_len(at as u64).expect("cut the AOF");
+    server.start_again(&[]);
+    for more in 0..2 {
+        for n in 0..10 {
+            assert_eq!(server.all_jobs(format!("q{n}")).len(), 40 + more);
+            server.push(format!("q{n} x"));
+        }
+        // What was put back was written as well.
+        server.restart(Stop::Kill);
+    }
+
+    // A replica hears one after the other.
+    let key = String::from_utf8(revive[22..24].to_vec()).expect("a key");
+    let revive = revive[31..53].to_vec();
+    let spare = [b"SPARE ", &revive[6..]].concat();
+    let apply = |message: &[u8]| server.cmd(&[b"RQ.APPLY", key.as_bytes(), message]);
+    server.run("CONFIG SET rq.accept-apply yes");
+    let digest = server.digest(&key);
+    let evict = |held: u64| {
+        server.run(format!("DEL {key}"));
+        server.push("other x");
+        server.run("DEL other");
+        wait_until("the server's cron", || figure(&server, "lazyfree_pending_queues") == held);
+    };
+    assert_eq!(apply(&spare), "OK");
+    evict(1);
+    assert_eq!(apply(&revive), "OK");
+    assert_eq!(server.digest(&key), digest);
+    // It hears no more, and takes over.
+    assert_eq!(apply(&spare), "OK");
+    evict(1);
+    server.run("REPLICAOF 127.0.0.1 1");
+    assert_eq!(server.run(format!("EXISTS {key}")), 0);
+    server.run("REPLICAOF NO ONE");
+    assert_eq!(server.digest(&key), digest);
+    // It is not there any more: then that is said.
+    evict(0);
+    let reply = apply(&revive);
+    assert!(reply.error().contains("was not deleted here just before"), "{reply:?}");
+    assert_eq!(figure(&server, "missed_revivals"), 1);
 }
