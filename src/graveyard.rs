@@ -82,12 +82,12 @@ pub fn hold(incarnation: Option<u64>) {
 /// Whatever comes back has come back: the others are freed. Between commands only.
 pub fn settle() {
     let held = HELD.load(Ordering::Relaxed);
-    let is_held = |value: &Box<Value>| held != NONE && value.queue.incarnation() == held;
+    let is_held = |value: &Value| held != NONE && value.queue.incarnation() == held;
     let mut whole = lock(&WHOLE);
-    if whole.iter().all(is_held) {
+    if whole.iter().all(|value| is_held(value)) {
         return;
     }
-    let (stay, free): (VecDeque<_>, VecDeque<_>) = whole.drain(..).partition(is_held);
+    let (stay, free): (VecDeque<_>, VecDeque<_>) = whole.drain(..).partition(|value| is_held(value));
     *whole = stay;
     lock(&GRAVES).extend(free);
     DUG.notify_one();

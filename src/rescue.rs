@@ -44,8 +44,9 @@ pub struct Rescue {
     given_way: RefCell<Option<String>>,
     /// It is us who change the policy now.
     changing: Cell<bool>,
-    /// When the last line was logged: under pressure there are many revivals.
-    logged_us: Cell<Option<u64>>,
+    /// When the last line of each kind was logged.
+    told_us: Cell<Option<u64>>,
+    failed_us: Cell<Option<u64>>,
 }
 
 /// So many evictions of queues in a row are let pass.
@@ -56,7 +57,7 @@ const CHANCE: u64 = 8;
 const CHANCE_PER_QUEUE: u64 = 2;
 /// With very many queues: enough to be sure, and still a moment of work.
 const CHANCE_AT_MOST: u64 = 2_000;
-/// One line in the log for so many µs.
+/// One line of a kind in the log for so many µs: under pressure there are many revivals.
 const LOG_EVERY_US: u64 = 60_000_000;
 /// The policy is given back when so much of maxmemory is in use.
 const LOW: f32 = 0.9;
@@ -85,9 +86,7 @@ pub fn revive(node: &Node, ctx: &Ctx, doomed: &Doomed) {
     }
     timer::arm(node, ctx);
     add(&node.rescue.revived, 1);
-    let now_us = node.time.monotonic_us();
-    if node.rescue.logged_us.get().is_none_or(|logged_us| now_us.saturating_sub(logged_us) > LOG_EVERY_US) {
-        node.rescue.logged_us.set(Some(now_us));
+    if is_news(node, &node.rescue.told_us) {
         log(Level::Notice, &format!(
             "the server evicted the queue {} in database {}: it was put back with its {} jobs (queues put back so far: {})",
             rq_core::quote(&doomed.key), doomed.db, doomed.jobs, node.rescue.revived.get(),
@@ -97,6 +96,16 @@ pub fn revive(node: &Node, ctx: &Ctx, doomed: &Doomed) {
     if node.rescue.streak.get() > STREAK && memory_ratio() >= 1.0 {
         make_room(node, ctx);
     }
+}
+
+/// Whether no line of this kind was logged for long.
+fn is_news(node: &Node, logged_us: &Cell<Option<u64>>) -> bool {
+    let now_us = node.time.monotonic_us();
+    let news = logged_us.get().is_none_or(|logged_us| now_us.saturating_sub(logged_us) > LOG_EVERY_US);
+    if news {
+        logged_us.set(Some(now_us));
+    }
+    news
 }
 
 /// The server takes nothing but queues: others go instead, if there are any.
@@ -128,10 +137,11 @@ fn give_way(node: &Node, ctx: &Ctx) {
             ));
             node.rescue.given_way.replace(Some(policy));
         }
-        Err(why) => log(Level::Warning, &format!(
+        Err(why) if is_news(node, &node.rescue.failed_us) => log(Level::Warning, &format!(
             "only queues are left to evict, and maxmemory-policy cannot be set to noeviction ({why}): \
              the server goes on evicting them in vain. Raise maxmemory"
         )),
+        Err(_) => {}
     }
 }
 
