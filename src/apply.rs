@@ -5,6 +5,7 @@
 
 use crate::api::{log, Argv, Ctx, Flags, Key, Level, Mode, Str};
 use crate::node::{add, Node};
+use crate::revival::{self, Message, Revival};
 use crate::{blocking, replicate, run, timer};
 
 /// For people who try it.
@@ -19,6 +20,15 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
         return ctx.error(INTERNAL);
     }
     let Some(batch) = argv.get(2).map(Str::bytes) else { return ctx.wrong_arity() };
+    match Message::decode(batch) {
+        Some(Message::Spare(revival)) => {
+            revival::spare(node, ctx, key, revival);
+            ctx.replicate_verbatim();
+            return ctx.reply_ok();
+        }
+        Some(Message::Revive(revival)) => return revive(node, ctx, key, revival),
+        None => {}
+    }
     let Ok(mut opened) = Key::open(ctx, key, Mode::Write) else { return ctx.error(run::WRONG_TYPE) };
     let now = node.time.now();
     let mut effects = node.take_effects();
@@ -57,6 +67,28 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
     if !flags.contains(Flags::LOADING) {
         timer::arm(node, ctx);
     }
+}
+
+/// The primary has evicted the queue, which is why it was just deleted here, and put it back.
+fn revive(node: &Node, ctx: &Ctx, key: Str<'_>, revival: Revival) {
+    // Whatever came of it here, others may have the queue.
+    ctx.replicate_verbatim();
+    let there = revival::put_back(node, ctx, key, revival);
+    revival::forget(node);
+    if there {
+        ctx.reply_ok();
+        if !ctx.flags().contains(Flags::LOADING) {
+            timer::arm(node, ctx);
+        }
+        return;
+    }
+    add(&node.count.missed_revivals, 1);
+    let text = format!(
+        "RQ.APPLY shall put back the evicted queue {} in database {}, which was not deleted here just before, or whose key is in use",
+        rq_core::quote(key.bytes()), ctx.db(),
+    );
+    log(Level::Warning, &text);
+    ctx.error(&format!("ERR {text}"));
 }
 
 /// Ops that cannot be read mean that data are lost from here on: a file that goes on being loaded

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::api::{Argv, Ctx, Setting, Value};
 use crate::node::Node;
-use crate::{guard, timer};
+use crate::{api, guard, timer};
 
 /// The values of the options that are read elsewhere.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub static SETTINGS: &[Setting] = &[
     },
     Setting {
         name: c"eviction-guard",
-        value: Value::Word { default: guard::REFUSE as i32, words: &[c"refuse", c"warn", c"off"] },
+        value: Value::Word { default: guard::default, words: guard::WORDS },
         hidden: false,
     },
     Setting { name: c"accept-apply", value: Value::Bool { default: false }, hidden: false },
@@ -68,6 +68,9 @@ pub fn get(node: &Node, place: usize) -> i64 {
 pub fn set(node: &Node, place: usize, value: i64) -> Result<(), &'static str> {
     match place {
         0 => node.time.set_grace_ms(u64::try_from(value).unwrap_or(0)),
+        1 if value == guard::RESCUE && !api::can_rescue() => {
+            return Err("this server cannot put evicted queues back: rescue needs Redis 7.2.4 or Valkey 8.0. Use refuse");
+        }
         1 => node.options.eviction_guard.set(value),
         2 => node.options.accept_apply.set(value != 0),
         3 => node.options.max_payload.set(usize::try_from(value).unwrap_or(0)),

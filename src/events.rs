@@ -4,12 +4,13 @@ use std::ffi::CStr;
 
 use crate::api::{Ctx, Flags, Key, LoadState, Mode, Scan, SlotRange, Str};
 use crate::node::Node;
-use crate::{guard, timer};
+use crate::{api, graveyard, guard, rescue, revival, timer};
 
 /// This server has become a primary, or a replica. Clients that wait are let go by the server
 /// itself when it becomes a replica.
 pub fn role_changed(node: &Node, ctx: &Ctx, primary: bool) {
     if primary {
+        revival::finish(node, ctx);
         node.time.begin_grace("promoted");
         timer::rearm(node, ctx);
     }
@@ -30,7 +31,11 @@ pub fn swapped(node: &Node, a: i32, b: i32) {
 
 /// Data are loaded from a file, or from the primary.
 pub fn loading(node: &Node, ctx: &Ctx, state: LoadState) {
+    if state == LoadState::Started {
+        revival::forget(node);
+    }
     if state == LoadState::Ended {
+        revival::finish(node, ctx);
         node.time.begin_grace("loaded");
         node.waiters.borrow_mut().mark_all();
         timer::rearm(node, ctx);
@@ -39,6 +44,7 @@ pub fn loading(node: &Node, ctx: &Ctx, state: LoadState) {
 
 /// Data are loaded from the primary beside those that are served.
 pub fn loading_beside(node: &Node, state: LoadState) {
+    revival::forget(node);
     let mut index = node.index.borrow_mut();
     match state {
         LoadState::Started => index.begin_beside(),
@@ -67,7 +73,10 @@ pub fn slots_trimmed(node: &Node, ctx: &Ctx) {
 }
 
 /// Some option of the server has changed.
-pub fn config_changed(node: &Node, ctx: &Ctx) {
+pub fn config_changed(node: &Node, ctx: &Ctx, policy_was_set: bool) {
+    if policy_was_set {
+        rescue::policy_was_set(node);
+    }
     guard::learn(node, ctx);
     timer::rearm(node, ctx);
 }
@@ -75,6 +84,7 @@ pub fn config_changed(node: &Node, ctx: &Ctx) {
 /// The server's heartbeat.
 pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
     node.time.alive(hz);
+    graveyard::settle();
     let second = node.time.monotonic_us() / 1_000_000;
     if node.sweep.borrow().second != second {
         node.sweep.borrow_mut().second = second;
@@ -83,6 +93,7 @@ pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
         if flags.contains(Flags::EVICT) || node.guard.importing() {
             guard::learn(node, ctx);
         }
+        rescue::look(node, ctx);
         if !flags.intersects(Flags::LOADING | Flags::ASYNC_LOADING) {
             sweep(node, ctx);
         }
@@ -94,7 +105,7 @@ pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
 /// Something has happened to a key, of any type.
 pub fn keyspace(node: &Node, ctx: &Ctx, event: &CStr, key: Str<'_>) {
     match event.to_bytes() {
-        b"evicted" => guard::evicted(node, ctx, key),
+        b"evicted" if !api::tells_before_eviction() => guard::evicted(node, ctx, key),
         b"rename_to" | b"move_to" | b"copy_to" | b"restore" => {
             let Ok(mut opened) = Key::open(ctx, key, Mode::Glance) else { return };
             let Some(value) = opened.value() else { return };

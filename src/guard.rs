@@ -1,17 +1,31 @@
 //! The eviction guard: under `allkeys-*` the server would delete a whole queue, with every job in
-//! it, to make room. Nothing tells the producers of those jobs; so they are told before.
+//! it, to make room. Where the server allows it, the queue is put back (see [`rescue`]). Elsewhere
+//! nothing tells the producers of those jobs; so they are told before.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
 
 use rq_core::table::Verb;
 
-use crate::api::{config_get, log, Ctx, Flags, Level, Str};
+use crate::api::{after_eviction, can_rescue, config_get, log, Ctx, Flags, Level, OwnedStr, Str};
 use crate::node::{add, Node};
+use crate::rescue::Doomed;
+use crate::revival::Message;
+use crate::graveyard;
 
-/// What `rq.eviction-guard` can be: no jobs are taken while the server may evict them.
+/// What `rq.eviction-guard` can be.
+pub const WORDS: &[&CStr] = &[c"refuse", c"warn", c"off", c"rescue"];
+/// No jobs are taken while the server may evict them.
 pub const REFUSE: i64 = 0;
 /// Jobs are taken, and those that were lost are logged (this is `warn`, 1) or only counted.
 pub const OFF: i64 = 2;
+/// Evicted queues are put back.
+pub const RESCUE: i64 = 3;
+
+/// What it is at first.
+pub fn default() -> i32 {
+    (if can_rescue() { RESCUE } else { REFUSE }) as i32
+}
 
 /// What is known about the server's eviction.
 #[derive(Default)]
@@ -26,14 +40,17 @@ pub struct EvictionGuard {
     pub queues_lost: Cell<u64>,
     /// The jobs in them, where the server shows them before (7.2).
     pub jobs_lost: Cell<u64>,
-    /// Jobs of the queue that is being evicted.
-    last_jobs: Cell<Option<u64>>,
 }
 
 impl EvictionGuard {
     /// Whether the server may evict queues when maxmemory is set.
     pub fn evicts(&self) -> bool {
         self.allkeys.borrow().is_some()
+    }
+
+    /// The policy by which it does.
+    pub fn policy(&self) -> Option<String> {
+        self.allkeys.borrow().clone()
     }
 
     /// Whether the server is in Valkey's import mode.
@@ -51,14 +68,13 @@ pub fn learn(node: &Node, ctx: &Ctx) {
     node.guard.importing.set(importing);
     node.guard.allkeys.replace(policy);
     if news && ctx.flags().contains(Flags::EVICT) {
-        let what = match node.options.eviction_guard.get() {
-            REFUSE => "RQ.PUSH, RQ.MPUSH and RQ.CREATE are refused",
-            _ => "queues can be lost",
+        let (level, what) = match node.options.eviction_guard.get() {
+            REFUSE => (Level::Warning, "so RQ.PUSH, RQ.MPUSH and RQ.CREATE are refused. Use noeviction or a volatile-* policy"),
+            RESCUE => (Level::Notice, "and RQ puts them back"),
+            _ => (Level::Warning, "so queues can be lost. Use noeviction or a volatile-* policy"),
         };
-        log(Level::Warning, &format!(
-            "maxmemory-policy is {}: the server would evict whole queues, so {what}. Use noeviction or a volatile-* policy",
-            node.guard.allkeys.borrow().as_deref().unwrap_or_default(),
-        ));
+        let policy = node.guard.policy().unwrap_or_default();
+        log(level, &format!("maxmemory-policy is {policy}: the server would evict whole queues, {what}"));
     }
 }
 
@@ -80,23 +96,44 @@ pub fn refusal(node: &Node, verb: Verb, absent: bool, flags: Flags) -> Option<St
     let policy = node.guard.allkeys.borrow();
     let policy = policy.as_deref()?;
     add(&node.guard.refused, 1);
+    let rescue = if can_rescue() { "CONFIG SET rq.eviction-guard rescue to have them put back, " } else { "" };
     Some(format!(
         "UNSAFE maxmemory-policy is {policy}: the server would evict whole queues under memory pressure. \
          Use CONFIG SET maxmemory-policy noeviction (or a volatile-* policy), \
-         or CONFIG SET rq.eviction-guard warn to accept the risk"
+         {rescue}or CONFIG SET rq.eviction-guard warn to accept the risk"
     ))
 }
 
-/// A queue is about to be evicted, with so many jobs.
-pub fn evicting(node: &Node, jobs: u64) {
-    node.guard.last_jobs.set(Some(jobs));
+/// Whether evicted queues are put back.
+pub fn rescues(node: &Node) -> bool {
+    node.options.eviction_guard.get() == RESCUE
 }
 
-/// A key was evicted.
+/// A queue is about to be evicted.
+pub fn evicting(node: &Node, ctx: &Ctx, doomed: Box<Doomed>) {
+    let (db, name, revival) = (doomed.db, OwnedStr::new(&doomed.key), doomed.revival);
+    let refused = match rescues(node) {
+        true => after_eviction(ctx, doomed).err(),
+        false => Some(doomed),
+    };
+    match refused {
+        None => {
+            if ctx.select(db) {
+                ctx.replicate_apply(name.get(), &Message::Spare(revival).encode());
+            }
+        }
+        Some(doomed) => {
+            graveyard::do_not_keep(revival.incarnation);
+            lost(node, db, &doomed.key, Some(doomed.jobs));
+        }
+    }
+}
+
+/// A key was evicted, on a server that does not tell before.
 pub fn evicted(node: &Node, ctx: &Ctx, key: Str<'_>) {
-    let jobs = node.guard.last_jobs.take();
-    if jobs.is_some() || node.index.borrow().contains(ctx.db(), key.bytes()) {
-        lost(node, ctx.db(), key.bytes(), jobs);
+    if node.index.borrow().contains(ctx.db(), key.bytes()) {
+        graveyard::settle();
+        lost(node, ctx.db(), key.bytes(), None);
     }
 }
 

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString};
 use rq_core::{quote, Queue, State};
 
 use crate::api::{Ctx, Flags, InfoCtx, Key, Mode, OwnedStr};
-use crate::graveyard;
+use crate::{graveyard, guard};
 use crate::node::Node;
 
 /// How many queues are summed up, and how many have a line of their own.
@@ -60,8 +60,12 @@ fn process(node: &Node, out: &InfoCtx) {
     out.number(c"given_back", node.count.given_back.get());
     out.number(c"expiry_grace_left_ms", now.no_expiry_before_ms.saturating_sub(now.ms));
     out.number(c"clock_ahead_ms", node.time.ahead_ms());
-    out.text(c"eviction_unsafe", if node.guard.evicts() { "yes" } else { "no" });
+    out.text(c"eviction_unsafe", if node.guard.evicts() && !guard::rescues(node) { "yes" } else { "no" });
     out.number(c"refused_unsafe", node.guard.refused.get());
+    out.number(c"rescued_queues", node.rescue.revived.get());
+    out.number(c"evicted_instead", node.rescue.others_evicted.get());
+    out.number(c"missed_revivals", node.count.missed_revivals.get());
+    out.text(c"eviction_given_way", if node.rescue.has_given_way() { "yes" } else { "no" });
     out.number(c"evicted_queues", node.guard.queues_lost.get());
     out.number(c"evicted_jobs", node.guard.jobs_lost.get());
     out.number(c"undecodable_batches", node.count.undecodable.get());

@@ -18,6 +18,7 @@ use crate::config::Options;
 use crate::events::Sweep;
 use crate::guard::{self, EvictionGuard};
 use crate::index::Index;
+use crate::rescue::Rescue;
 use crate::timer::Timer;
 use crate::waiters::Waiters;
 
@@ -39,6 +40,8 @@ pub struct Node {
     pub timer: Timer,
     /// Whether the server would evict queues.
     pub guard: EvictionGuard,
+    /// Evicted queues that come back.
+    pub rescue: Rescue,
     /// Cron lines and time zones.
     calendar: Calendar,
     /// The configuration.
@@ -65,6 +68,8 @@ pub struct Counts {
     pub given_back: Cell<u64>,
     /// Batches of ops that did not decode.
     pub undecodable: Cell<u64>,
+    /// Revivals of queues that were not there to be revived.
+    pub missed_revivals: Cell<u64>,
     /// Ops that did not fit their queue.
     pub misfits: Cell<u64>,
     /// Panics that were caught.

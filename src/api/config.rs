@@ -37,8 +37,8 @@ pub enum Value {
     },
     /// One of these words, by its place.
     Word {
-        /// At first.
-        default: i32,
+        /// At first, on this server.
+        default: fn() -> i32,
         /// The words.
         words: &'static [&'static CStr],
     },
@@ -71,7 +71,7 @@ pub fn register(ctx: &Ctx, settings: &'static [Setting]) -> Result<(), String> {
                     let mut texts: Vec<*const c_char> = words.iter().map(|word| word.as_ptr()).collect();
                     let values: Vec<c_int> = (0..).take(words.len()).collect();
                     f!(RedisModule_RegisterEnumConfig)(
-                        ctx.as_ptr(), name, *default, flags, texts.as_mut_ptr(), values.as_ptr(),
+                        ctx.as_ptr(), name, default(), flags, texts.as_mut_ptr(), values.as_ptr(),
                         c_int::try_from(words.len()).unwrap_or(0),
                         Some(get_int), Some(set_int), Some(apply), place,
                     )

@@ -113,6 +113,17 @@ impl Ctx {
         unsafe { f!(RedisModule_SelectDb)(self.as_ptr(), db) == 0 }
     }
 
+    /// How many keys there are in its database.
+    pub fn keys(&self) -> u64 {
+        // SAFETY: it is only read; the context is valid.
+        unsafe { raw::RedisModule_DbSize.map_or(0, |size| size(self.as_ptr())) }
+    }
+
+    /// How many keys there are, in all databases. Afterwards it is in some other database.
+    pub fn all_keys(&self) -> u64 {
+        (0..).take_while(|db| self.select(*db)).map(|_| self.keys()).fold(0, u64::saturating_add)
+    }
+
     /// Replies with an error: its code, then text for people. What cannot stand in an error line
     /// has been escaped before.
     pub fn error(&self, text: &str) {

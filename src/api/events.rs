@@ -4,9 +4,8 @@ use std::ffi::{c_char, c_int, c_void, CStr};
 
 use redis_module::raw;
 
-use super::key::value_in;
-use super::{guarded, is_valkey, slots, Ctx, Notify, Str};
-use crate::{events, guard, timer};
+use super::{evict, guarded, is_valkey, slots, Ctx, Notify, Str};
+use crate::{events, timer};
 
 /// How a load goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +32,12 @@ pub fn forgets_replies() -> bool {
     newer.is_none()
 }
 
+/// Whether this server tells of a key before it evicts it: those that came with 7.2. Elsewhere there
+/// is only the keyspace event afterwards.
+pub fn tells_before_eviction() -> bool {
+    !forgets_replies()
+}
+
 /// Whether this server leaves a client in the database of the key that a keyspace event was about,
 /// if a module listens: Valkey 8.1 and 9.0. After `COPY a b DB 9` a client would go on in database
 /// 9, and a replica part from its primary. So there RQ does not listen.
@@ -50,7 +55,7 @@ pub fn subscribe(ctx: &Ctx) -> bool {
         unsafe { f!(RedisModule_SubscribeToServerEvent)(ctx.as_ptr(), event(id), callback) == 0 }
     };
     // Servers before 7.2 do not have it.
-    server(raw::REDISMODULE_EVENT_KEY, Some(on_key));
+    server(raw::REDISMODULE_EVENT_KEY, Some(evict::on_key));
     // SAFETY: as above.
     let keyspace = events_move_clients() || unsafe {
         let classes = Notify::GENERIC.0 | Notify::EVICTED.0;
@@ -124,11 +129,21 @@ unsafe extern "C" fn on_async_load(_: *mut raw::RedisModuleCtx, _: raw::RedisMod
     });
 }
 
-unsafe extern "C" fn on_config_change(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, _: *mut c_void) {
+unsafe extern "C" fn on_config_change(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, _: u64, data: *mut c_void) {
     guarded((), |node| {
+        // SAFETY: the server passes this structure with this event, and with it `num_changes` names
+        // that end with NUL, all valid for this call.
+        let policy_was_set = unsafe {
+            data.cast::<raw::RedisModuleConfigChangeV1>().as_ref().is_some_and(|info| {
+                !info.config_names.is_null()
+                    && std::slice::from_raw_parts(info.config_names, info.num_changes as usize)
+                        .iter()
+                        .any(|name| !name.is_null() && CStr::from_ptr(*name) == c"maxmemory-policy")
+            })
+        };
         // SAFETY: the server lends the context for this call.
         if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
-            events::config_changed(node, &ctx);
+            events::config_changed(node, &ctx, policy_was_set);
         }
     });
 }
@@ -153,34 +168,6 @@ unsafe extern "C" fn on_loop(ctx: *mut raw::RedisModuleCtx, _: raw::RedisModuleE
         // SAFETY: the server lends the context for this call.
         if let Some(ctx) = unsafe { Ctx::from_raw(ctx) } {
             timer::serve_waiters(node, &ctx);
-        }
-    });
-}
-
-/// A key is about to go. It is open for reading, and still holds its value.
-unsafe extern "C" fn on_key(_: *mut raw::RedisModuleCtx, _: raw::RedisModuleEvent, sub: u64, data: *mut c_void) {
-    if sub != raw::REDISMODULE_SUBEVENT_KEY_EVICTED {
-        return;
-    }
-    guarded((), |node| {
-        // SAFETY: the server passes this structure, valid for this call, with this event.
-        if let Some(info) = unsafe { data.cast::<raw::RedisModuleKeyInfo>().as_ref() } {
-            // SAFETY: the key is open, and no command of ours is at work on it: the server
-            // evicts before it runs one.
-            let jobs = unsafe { value_in(info.key, |value| value.queue.jobs() as u64) };
-            match jobs {
-                Some(jobs) if events_move_clients() => {
-                    // SAFETY: the key is open; its name lives as long as it does.
-                    let (name, db) = unsafe {
-                        (Str::from_raw(f!(RedisModule_GetKeyNameFromModuleKey)(info.key)), f!(RedisModule_GetDbIdFromModuleKey)(info.key))
-                    };
-                    if let Some(name) = name {
-                        guard::lost(node, db, name.bytes(), Some(jobs));
-                    }
-                }
-                Some(jobs) => guard::evicting(node, jobs),
-                None => {}
-            }
         }
     });
 }

@@ -30,7 +30,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    fn bits(self) -> c_int {
+    pub(super) fn bits(self) -> c_int {
         (match self {
             Mode::Read => raw::REDISMODULE_READ,
             Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
@@ -139,6 +139,38 @@ impl Drop for Key<'_> {
             unsafe { f!(RedisModule_CloseKey)(raw.as_ptr()) };
         }
     }
+}
+
+impl Key<'_> {
+    /// Lets the key end at this time, in Unix ms. It must be open for writing.
+    pub fn expire_at(&mut self, unix_ms: i64) {
+        // SAFETY: it is only read; the key is open.
+        if let (Some(raw), Some(set)) = (self.raw, unsafe { raw::RedisModule_SetAbsExpire }) {
+            // SAFETY: as above.
+            unsafe { set(raw.as_ptr(), unix_ms) };
+        }
+    }
+
+    /// Marks it as used just now and often, so that the server evicts others first.
+    pub fn make_last_to_evict(&mut self) {
+        let Some(raw) = self.raw.filter(|_| self.value.is_some()) else { return };
+        // SAFETY: the key is open and holds a value; each of the two acts under its own policies only.
+        unsafe {
+            if let (Some(set_lru), Some(set_lfu)) = (raw::RedisModule_SetLRU, raw::RedisModule_SetLFU) {
+                set_lru(raw.as_ptr(), 0);
+                set_lfu(raw.as_ptr(), 255);
+            }
+        }
+    }
+}
+
+/// When a key that the server has opened for a callback ends, in Unix ms, if ever.
+///
+/// # Safety
+/// `key` is an open key.
+pub(super) unsafe fn expiry_of(key: *mut raw::RedisModuleKey) -> Option<i64> {
+    // SAFETY: it is only read; the key is open.
+    unsafe { raw::RedisModule_GetAbsExpire.map(|get| get(key)) }.filter(|at_ms| *at_ms >= 0)
 }
 
 /// The value in a key that somebody else has opened.

@@ -52,6 +52,14 @@ impl OwnedStr {
         }
     }
 
+    /// One that the server has made for us.
+    ///
+    /// # Safety
+    /// `raw` is null, or a string without a context that is ours to free.
+    pub(super) unsafe fn from_raw(raw: *mut raw::RedisModuleString) -> Option<OwnedStr> {
+        NonNull::new(raw).map(OwnedStr)
+    }
+
     /// It, lent.
     pub fn get(&self) -> Str<'_> {
         Str { raw: self.0, life: PhantomData }

@@ -74,6 +74,11 @@ fn failovers() {
 }
 
 #[test]
+fn evictions() {
+    total_for_seeds(&[6], |seed| nemesis::run(Kind::Eviction, seed));
+}
+
+#[test]
 fn blocking_storms() {
     for_seeds(&[4], storm::run);
 }

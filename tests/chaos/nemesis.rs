@@ -6,7 +6,7 @@ use std::sync::RwLockWriteGuard;
 use crate::clients::{drain, Producer, Worker, MAXDELIVERIES, NARROW, ORDERED, QUEUES};
 use crate::harness::{check_counters, check_equal, check_files, stock, wait_until, Client, Server, Stop};
 use crate::ledger::{Doubt, Totals};
-use crate::world::{now, sleep, Chance, World};
+use crate::world::{now, sleep, Chance, Conn, World};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -16,7 +16,12 @@ pub enum Kind {
     Everysec,
     /// The replica takes over.
     Failover,
+    /// A cache presses the queues out, and the server crashes meanwhile.
+    Eviction,
 }
+
+/// What the servers of [`Kind::Eviction`] have beside.
+const CACHE: [&str; 3] = ["maxmemory 6mb", "maxmemory-policy allkeys-random", "repl-backlog-size 64kb"];
 
 /// How long a seed plays, in steps of the nemesis.
 const STEPS: u64 = 40;
@@ -34,15 +39,22 @@ struct Nemesis<'a> {
 
 pub fn run(kind: Kind, seed: u64) -> Totals {
     let fsync = if kind == Kind::Everysec { "everysec" } else { "always" };
-    let config = ["appendonly yes", &format!("appendfsync {fsync}"), "rq.expiry-grace 50"];
+    let fsync = format!("appendfsync {fsync}");
+    let mut config = vec!["appendonly yes", &fsync, "rq.expiry-grace 50"];
+    if kind == Kind::Eviction {
+        config.extend(CACHE);
+    }
     let primary = Server::with(&config);
+    if kind == Kind::Eviction && primary.is_redis_7_0() {
+        return Totals::default(); // no queue can be put back there
+    }
     let replica = primary.replica(&config);
     let world = World::new(primary.port);
     // A test that fails shows it, also one that does not get to its verdict.
     println!("{kind:?}, CHAOS_SEED={seed}, servers at {} and {}", primary.port, replica.port);
     let mut nemesis = Nemesis { kind, chance: Chance::new(seed, 0), world: &world, primary, replica };
     create(&nemesis.primary);
-    at_work(&world, seed, || {
+    at_work(&world, seed, kind == Kind::Eviction, || {
         for _ in 0..STEPS {
             sleep(nemesis.chance.of(&[1, 20, 60, 150]));
             nemesis.step();
@@ -69,8 +81,8 @@ pub fn create(primary: &Client) {
     }
 }
 
-/// Producers and workers at work until `faults` are done.
-pub fn at_work(world: &World, seed: u64, faults: impl FnOnce()) {
+/// Producers and workers, and perhaps a cache, at work until `faults` are done.
+pub fn at_work(world: &World, seed: u64, cache: bool, faults: impl FnOnce()) {
     std::thread::scope(|scope| {
         // Also if the nemesis fails.
         let _stop = StopAtEnd(world);
@@ -80,9 +92,22 @@ pub fn at_work(world: &World, seed: u64, faults: impl FnOnce()) {
         for n in 0..6 {
             scope.spawn(move || Worker::new(world, seed, n).run());
         }
+        if cache {
+            scope.spawn(move || fill_cache(world, seed));
+        }
         faults();
     });
     world.stop.store(false, SeqCst);
+}
+
+/// More cache than there is memory, by commands that are short to hear and to write.
+fn fill_cache(world: &World, seed: u64) {
+    let (mut conn, mut chance) = (Conn::new(0), Chance::new(seed, 200));
+    while !world.stopped() {
+        let line = format!("SETRANGE cache{} 49999 x", chance.below(100_000));
+        conn.ask(world, &mut chance, &line);
+        sleep(1);
+    }
 }
 
 /// Nothing is on its way but leases.
@@ -129,6 +154,9 @@ impl Nemesis<'_> {
             5 => format!("CONFIG SET rq.expiry-grace {}", self.chance.of(&[0, 50, 200])),
             6 => format!("CONFIG SET rq.max-payload {}", self.chance.of(&[100, 100_000])),
             7 => format!("CONFIG SET aof-use-rdb-preamble {}", self.chance.of(&["yes", "no"])),
+            _ if self.kind == Kind::Eviction => {
+                format!("CONFIG SET maxmemory-policy allkeys-{}", self.chance.of(&["lru", "lfu", "random"]))
+            }
             _ => format!("CONFIG SET rq.eviction-guard {}", self.chance.of(&["refuse", "warn", "off"])),
         };
         self.fault(&line);
@@ -277,6 +305,7 @@ impl Nemesis<'_> {
         self.fault("the end");
         for server in [&self.primary, &self.replica] {
             server.run("CLIENT UNPAUSE");
+            server.run("CONFIG SET maxmemory 0");
             server.run("CONFIG SET rq.expiry-grace 0");
         }
         self.linked();
@@ -286,6 +315,9 @@ impl Nemesis<'_> {
             let mut ledger = self.world.ledger();
             ledger.judge_end(&infos);
             ledger.verdict(name);
+            if self.kind == Kind::Eviction {
+                println!("{name}: queues put back since the last crash: {}", self.primary.server_info("rq")["rq_rescued_queues"].text());
+            }
             println!("{name}: {}, {} eras", ledger.totals, ledger.era + 1);
         }
         self.primary.wait_blocked(0);

@@ -34,7 +34,7 @@ pub fn run(seed: u64) -> Totals {
         cluster.nodes[home].run("RQ.LEASE {q}deep w COUNT 1000 LEASE 36000000");
     }
     let mut nemesis = Nemesis { chance: Chance::new(seed, 0), world: &world, cluster, slot, done: [0; 5] };
-    at_work(&world, seed, || {
+    at_work(&world, seed, false, || {
         for _ in 0..STEPS {
             sleep(nemesis.chance.of(&[1, 50, 200]));
             nemesis.step();

@@ -99,8 +99,10 @@ pub struct Conn {
 }
 
 /// Refusals that a client has to expect here.
-const EXPECTED: [&str; 12] =
-    ["CLUSTERDOWN", "TRYAGAIN", "READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "PAUSED", "NOREPLICAS", "MISCONF", "UNSAFE", "NOMASTERLINK", "ERR WAIT cannot"];
+const EXPECTED: [&str; 13] = [
+    "CLUSTERDOWN", "TRYAGAIN", "READONLY", "LOADING", "MASTERDOWN", "UNBLOCKED", "PAUSED", "NOREPLICAS", "MISCONF",
+    "OOM", "UNSAFE", "NOMASTERLINK", "ERR WAIT cannot",
+];
 
 impl Conn {
     pub fn new(resets: u64) -> Conn {

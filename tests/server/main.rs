@@ -46,6 +46,7 @@ mod recipes;
 mod recovery;
 mod registration;
 mod replication;
+mod rescue;
 mod resharding;
 mod retention;
 mod schedules;

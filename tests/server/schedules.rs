@@ -209,7 +209,7 @@ fn dedup_means_no_overlap() {
 
 #[test]
 fn refused_slots_are_counted() {
-    let mut s = Scene::with(&["rq.expiry-grace 0"]);
+    let mut s = Scene::with(&["rq.expiry-grace 0", "rq.eviction-guard refuse"]);
     s.run("RQ.CREATE q MAXLIVE 1");
     s.push("q x");
     schedule(&s, "x EVERY 3600000 PAYLOAD p");
