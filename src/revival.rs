@@ -96,10 +96,9 @@ pub fn put_back(node: &Node, ctx: &Ctx, key: Str<'_>, revival: Revival) -> bool 
         return false;
     }
     let Some(value) = graveyard::dig(revival.incarnation) else { return false };
-    let now = node.time.now();
-    let Some(Value { queue, told }) = opened.set(value) else { return false };
-    let at = queue.next_event(now.ms, now.no_expiry_before_ms);
-    node.index.borrow_mut().correct(ctx.db(), key.bytes(), told, at);
+    let Some(value) = opened.set(value) else { return false };
+    let at = value.next_event(node.time.now());
+    node.index.borrow_mut().correct(ctx.db(), key.bytes(), &value.told, at);
     opened.make_last_to_evict();
     if let Some(at_ms) = revival.expires_ms {
         opened.expire_at(at_ms);

@@ -182,10 +182,9 @@ fn look_only(node: &Node, ctx: &Ctx, in_time: impl Fn() -> bool) -> bool {
         let name = OwnedStr::new(&key);
         let mut opened = ctx.select(db).then(|| Key::open(ctx, name.get(), Mode::Glance).ok()).flatten();
         match opened.as_mut().and_then(Key::value) {
-            Some(Value { queue, told }) => {
-                let now = node.time.now();
-                let at = queue.next_event(now.ms, now.no_expiry_before_ms);
-                node.index.borrow_mut().correct(db, &key, told, at);
+            Some(value) => {
+                let at = value.next_event(node.time.now());
+                node.index.borrow_mut().correct(db, &key, &value.told, at);
             }
             None => node.index.borrow_mut().forget(db, &key),
         }

@@ -173,7 +173,7 @@ fn slots(queue: &Queue, key: &str, now: u64, found: &mut Vec<Found>) {
     if skipped == 0 || queue.schedules.len() == 0 {
         return;
     }
-    if Pause::on(queue.head.paused_in.as_ref(), now).is_some() {
+    if Pause::on(queue.head.paused_in.as_deref(), now).is_some() {
         found.push(SLOTS_PAUSED.with(&[("key", &key), ("skipped", &skipped)]));
     }
     let (max_live, max_bytes) = queue.policy().max_live();
