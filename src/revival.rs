@@ -9,7 +9,6 @@
 use crate::api::{Ctx, Key, Mode, OwnedStr, Str};
 use crate::graveyard;
 use crate::node::Node;
-use crate::types::Value;
 
 /// Which queue comes back, and what its deletion takes besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
