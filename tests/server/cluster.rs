@@ -4,6 +4,7 @@ use crate::harness::{block, jobs, wait_until, Client, Cluster, Job};
 
 const Q: &str = "{w}jobs";
 const IDLE: &str = "{w}idle";
+const LAST: &str = "{w}last";
 
 /// A queue in all states, and the leases that are out.
 struct Load {
@@ -91,6 +92,10 @@ fn a_slot_is_moved_at_once_under_load() {
     let to = 1 - from;
     let (source, target) = (&cluster.nodes[from], &cluster.nodes[to]);
     let worker = block(source, &format!("RQ.LEASE {IDLE} w BLOCK 0"));
+    // One that has finished a job, and waits for the next.
+    source.run(format!("RQ.PUSH {LAST} x"));
+    let last = source.lease_one(format!("{LAST} w"));
+    let done = block(source, &format!("RQ.ACKLEASE {LAST} {last} w BLOCK 0"));
     let slot = load.slot;
     if node.is_valkey() {
         source.run(format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", cluster.id(to)));
@@ -113,6 +118,9 @@ fn a_slot_is_moved_at_once_under_load() {
     });
     cluster.wait_owner(slot, to);
     is_sent_on(&worker);
+    is_sent_on(&done);
+    assert_eq!(target.run(format!("RQ.LEN {LAST}")), 0);
+    assert_eq!(target.codes(format!("RQ.ACK {LAST} {last}")), [-1], "it is finished");
     let after = cluster.run(&format!("RQ.INFO {Q}")).fields().ints(["pushed-total", "acked-total"]);
     assert_eq!(after, [before[0] + pushed, before[1] + acked], "each of them counts, and once");
     check(&cluster, &load, &target.digest(Q));
