@@ -12,7 +12,7 @@ mod stock;
 mod traffic;
 
 pub use cluster::Cluster;
-pub use client::{ids, jobs, wait_until, Client, Job};
+pub use client::{ids, jobs, wait_until, Client, Job, PATIENCE};
 pub use reply::{Fields, Reply};
 pub use resharding::{How, Moving};
 pub use scene::{check_equal, Scene};

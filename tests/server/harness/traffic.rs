@@ -51,7 +51,7 @@ struct Facts {
     /// Something about it may have been done or lost.
     doubtful: bool,
     finished: bool,
-    /// The token of the lease that is out, and until when, Unix ms.
+    /// The token of the last lease, and until when it lasts, Unix ms; 0: it was ended.
     lease: Option<(i64, i64)>,
 }
 
@@ -72,17 +72,38 @@ impl Ledger {
         }
     }
 
+    /// Two workers may tell of their leases in another order than they got them.
     fn delivered(&mut self, job: &Job) {
         self.deliveries += 1;
         let payload = job.text();
         let granted = job.token / 1000;
+        let until = granted + job.lease_ms;
         let facts = self.job(&payload);
-        let lives = facts.lease.is_some_and(|(token, until)| token >= job.token || granted + 2 < until);
-        let wrong = !facts.doubtful && (facts.finished || lives);
+        let wrong = match facts.lease {
+            _ if facts.doubtful => false,
+            Some((token, _)) if token > job.token => token / 1000 + 2 < until,
+            Some((token, _)) if token == job.token => true,
+            Some((_, other)) => facts.finished || granted + 2 < other,
+            None => facts.finished,
+        };
         let before = format!("{facts:?}");
-        facts.lease = Some((job.token, granted + job.lease_ms));
+        if facts.lease.is_none_or(|(token, _)| token < job.token) {
+            facts.lease = Some((job.token, until));
+        }
         if wrong {
             self.findings.push(format!("{payload} {job} at {granted}: given out, and it was {before}"));
+        }
+    }
+
+    /// Its worker is about to end this lease; whether that was over anyway.
+    fn ending(&mut self, payload: &str, job: &Job) -> bool {
+        match &mut self.job(payload).lease {
+            Some((token, until)) if *token == job.token => {
+                let over = now() > *until;
+                *until = 0;
+                over
+            }
+            _ => true,
         }
     }
 
@@ -247,9 +268,10 @@ fn do_job(shared: &Shared, client: &mut Roamer, job: &Job) {
     if job.lease_ms == SHORT_MS {
         // The first time it hangs. Then it has time enough, unless it was too late for that.
         let line = format!("RQ.EXTEND {key} {job} LEASE {LONG_MS}");
-        if job.deliveries == 1 || shared.ask(client, &line, &[payload.clone()]).is_none_or(|codes| codes.ints() != [1]) {
+        if job.deliveries == 1 || shared.ask(client, &line, std::slice::from_ref(&payload)).is_none_or(|codes| codes.ints() != [1]) {
             return;
         }
+        // Before anything else of this job can be told, since it is this worker's.
         shared.ledger().job(&payload).lease = Some((job.token, now() + LONG_MS));
     }
     let kind = payload.bytes().fold(0_u64, |sum, byte| sum + u64::from(byte)) % 8;
@@ -259,12 +281,18 @@ fn do_job(shared: &Shared, client: &mut Roamer, job: &Job) {
         (2, _) if job.token % 2 == 0 => ("RELEASE", ""),
         _ => ("ACK", ""),
     };
-    let lease = shared.ledger().job(&payload).lease.take();
+    let over = shared.ledger().ending(&payload, job);
     let line = format!("RQ.{verb} {key} {job}{options}");
-    let Some(codes) = shared.ask(client, &line, &[payload.clone()]) else { return };
+    let answer = shared.ask(client, &line, std::slice::from_ref(&payload));
     let mut ledger = shared.ledger();
-    let over = lease.is_some_and(|(_, until)| now() > until);
     let doubtful = ledger.job(&payload).doubtful || over;
+    let Some(codes) = answer else {
+        // Perhaps it is finished, and then it will not come again.
+        if verb == "ACK" && doubtful {
+            ledger.finish(&payload);
+        }
+        return;
+    };
     match codes.ints()[..] {
         [1] if verb == "ACK" => ledger.finish(&payload),
         [1] => {}
