@@ -198,3 +198,74 @@ fn consumers_leave_nothing_behind() {
         assert!(q.bytes() <= empty + 1_500, "{} bytes", q.bytes());
     }
 }
+
+/// Every way in and every way out, and a value that is saved, loaded and copied now and then:
+/// `RQ_CYCLES` jobs, by default few.
+#[test]
+fn b32_very_many_jobs_leave_nothing_behind() {
+    let jobs = std::env::var("RQ_CYCLES").map_or(10_000, |text| text.parse().expect("RQ_CYCLES: a number of jobs"));
+    let mut q = Weighed::new();
+    q.run(Verb::Alter, &[b"LEASE", b"50000", b"MAXEXPIRIES", b"0", b"MAXDELIVERIES", b"0", b"BACKOFF", b"0", b"0", b"KEEPDONE", b"5"]);
+    let (mut pushed, mut first, mut most) = (0, 0, 0);
+    for n in 0.. {
+        pushed += q.cycle(n);
+        let bytes = q.bytes();
+        if n == 20 {
+            first = bytes;
+        }
+        most = most.max(bytes);
+        if n > 20 && pushed >= jobs {
+            println!("{pushed} jobs: {first} bytes after the first 20 rounds, {most} at the most, {bytes} at the end");
+            assert!(most <= first + 4_000, "{first} bytes after the first 20 rounds, {most} at the most, {bytes} at the end");
+            break;
+        }
+    }
+}
+
+impl Weighed {
+    /// One round: about a hundred jobs, until none is left. How many.
+    fn cycle(&mut self, n: usize) -> usize {
+        let (group, once, window) = (format!("g{}", n % 50), format!("once{n}"), format!("window{n}"));
+        let batches: [&[&[u8]]; 4] = [&[], &[b"GROUP", group.as_bytes()], &[b"PRIORITY", b"5", b"TTL", b"36000000"], &[b"DELAY", b"1"]];
+        for options in batches {
+            let args: Vec<&[u8]> = [&b"25"[..]].into_iter().chain([&PAYLOAD[..]; 25]).chain(options.iter().copied()).collect();
+            self.run(Verb::MPush, &args);
+        }
+        for _ in 0..2 {
+            self.run(Verb::Push, &[&PAYLOAD, b"DEDUP", once.as_bytes(), b"REPLACE", b"KEEPLAST"]);
+            self.run(Verb::Push, &[&PAYLOAD, b"DEDUP", window.as_bytes(), b"WINDOW", b"1000"]);
+        }
+        if n % 100 == 0 {
+            let copy = Box::new(self.queue.copy(7));
+            let loaded = Box::new(support::load(&support::chunks(&self.queue)).unwrap());
+            assert!(copy.jobs() == self.queue.jobs() && loaded.jobs() == self.queue.jobs());
+        }
+        let mut turn = n;
+        let left = |q: &mut Weighed| int(&q.run(Verb::Len, &[])) + int(&q.run(Verb::Len, &[b"DEAD"]));
+        while left(self) > 0 {
+            // Leases that were left alone are over by now.
+            self.now += 60_000;
+            let leases = self.run(Verb::Lease, &[b"worker", b"COUNT", b"200"]);
+            if matches!(leases, Tree::Null | Tree::NullArray) {
+                self.run(Verb::Redrive, &[b"COUNT", b"200"]);
+                continue;
+            }
+            for job in items(&leases) {
+                turn += 1;
+                let (id, token) = (string(at(job, 0)), int(at(job, 1)).to_string());
+                let (id, token) = (id.as_bytes(), token.as_bytes());
+                match turn % 8 {
+                    0 => self.run(Verb::Nack, &[id, token, b"ERROR", b"flaky", b"DELAY", b"0"]),
+                    1 => self.run(Verb::Nack, &[id, token, b"DEAD", b"ERROR", b"boom"]),
+                    2 => self.run(Verb::Release, &[id, token]),
+                    3 => continue,
+                    4 => self.run(Verb::Del, &[id]),
+                    5 => self.run(Verb::Ack, &[id, token, b"RESULT", b"result"]),
+                    _ => self.run(Verb::Ack, &[id, token]),
+                };
+            }
+        }
+        self.run(Verb::Trim, &[b"MAXLEN", b"0"]);
+        102
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{wait_until, Client, Server};
+use crate::harness::{jobs, wait_until, Client, Server};
 use crate::world::Chance;
 
 /// Jobs in a cycle.
@@ -10,8 +10,43 @@ const JOBS: usize = 500;
 /// What the server's own buffers may move by. A leak of one byte for each job would be more.
 const NOISE: u64 = 40_000;
 
-/// One cycle: every way in, every way out; nothing is left.
-fn cycle(client: &Client, chance: &mut Chance, n: usize) {
+/// Waiters that are served, that vanish and that end by time; leases that expire; values that are
+/// saved, loaded, copied and thrown away.
+fn around(server: &Server, client: &Client) {
+    let waiters: Vec<Client> = (0..10).map(|_| server.client()).collect();
+    for waiter in &waiters {
+        waiter.send_line("RQ.LEASE waited w BLOCK 0");
+    }
+    server.wait_blocked(10);
+    client.run(format!("RQ.MPUSH waited 5{}", " x".repeat(5)));
+    for waiter in &waiters[..5] {
+        let job = jobs(&waiter.reply()).remove(0);
+        waiter.codes(format!("RQ.ACK waited {job}"));
+    }
+    drop(waiters);
+    server.wait_blocked(0);
+    assert!(client.run("RQ.LEASE waited w BLOCK 1").is_null());
+    client.run(format!("RQ.MPUSH waited 20{}", " x".repeat(20)));
+    client.lease("waited w COUNT 20 LEASE 1");
+    let dump = client.run("DUMP waited").bytes().to_vec();
+    for key in ["restored", "damaged"] {
+        let mut dump = dump.clone();
+        if key == "damaged" {
+            dump.truncate(dump.len() / 2);
+        }
+        client.cmd(&[b"RESTORE".as_slice(), key.as_bytes(), b"0", &dump]);
+    }
+    client.run("COPY waited copied");
+    client.run("UNLINK restored");
+    client.run("DEL copied");
+    wait_until("the expiry", || client.run("RQ.LEN waited LEASED") == 0);
+    client.run("RQ.PURGE waited READY COUNT 100");
+    client.run("RQ.PURGE waited DEAD COUNT 100");
+}
+
+/// One cycle: every way in, every way out; nothing is left. How many jobs there were.
+fn cycle(client: &Client, chance: &mut Chance, n: usize) -> usize {
+    let before = client.info("q").int("pushed-total") + client.info("groups").int("pushed-total");
     for queue in ["q", "groups"] {
         let payload = "p".repeat(1 + usize::try_from(chance.below(300)).expect("small"));
         let payloads = vec![payload.as_str(); JOBS].join(" ");
@@ -49,6 +84,8 @@ fn cycle(client: &Client, chance: &mut Chance, n: usize) {
             }
         }
     }
+    let after = client.info("q").int("pushed-total") + client.info("groups").int("pushed-total");
+    usize::try_from(after - before).expect("more than before")
 }
 
 pub fn run(time: Option<Duration>) {
@@ -59,9 +96,10 @@ pub fn run(time: Option<Duration>) {
     let mut chance = Chance::new(7, 7);
     let start = Instant::now();
     let mut first = 0;
-    let mut cycles = 0;
+    let (mut cycles, mut pushed) = (0, 0);
     loop {
-        cycle(&client, &mut chance, cycles);
+        pushed += cycle(&client, &mut chance, cycles);
+        around(&server, &client);
         cycles += 1;
         client.run("RQ.TRIM q MAXLEN 0");
         // Windows and rates end by the timer.
@@ -86,5 +124,5 @@ pub fn run(time: Option<Duration>) {
             break;
         }
     }
-    println!("{cycles} cycles, used_memory {first} after 10 of them, {} at the end", server.server_number("memory", "used_memory"));
+    println!("{cycles} cycles of {pushed} jobs, used_memory {first} after 10 of them, {} at the end", server.server_number("memory", "used_memory"));
 }

@@ -124,6 +124,48 @@ fn b61_waiters_and_events_with_odd_names() {
     s.verify();
 }
 
+/// Whether the bytes are somewhere in a reply.
+fn holds(reply: &Reply, bytes: &[u8]) -> bool {
+    match reply {
+        Reply::Bulk(found) => found == bytes,
+        Reply::Array(parts) => parts.iter().any(|part| holds(part, bytes)),
+        Reply::Map(pairs) => pairs.iter().any(|(key, value)| holds(key, bytes) || holds(value, bytes)),
+        _ => false,
+    }
+}
+
+#[test]
+fn b61_groups_dedup_keys_schedules_reasons_and_results() {
+    let s = Scene::new();
+    s.run("RQ.CREATE q LEASE 7200000 KEEPDONE 100");
+    let q = b"q".as_slice();
+    for odd in odd_bytes() {
+        let odd = odd.as_slice();
+        s.cmd(&[b"RQ.PUSH", q, b"x", b"GROUP", odd, b"DEDUP", odd, b"DELAY", b"7200000"]);
+        assert_eq!(s.cmd(&[b"RQ.PUSH", q, b"x", b"DEDUP", odd]).array()[1], 0, "a duplicate");
+        s.cmd(&[b"RQ.SCHEDULE", q, odd, b"EVERY", b"7200000", b"PAYLOAD", odd, b"GROUP", odd]);
+        s.cmd(&[b"RQ.PAUSE", q, b"GROUP", odd, b"REASON", odd]);
+        let id = s.push("q result");
+        let job = s.lease_one("q w");
+        assert_eq!(job.id, id);
+        let token = job.token.to_string();
+        assert_eq!(s.cmd(&[b"RQ.ACK", q, id.as_bytes(), token.as_bytes(), b"RESULT", odd]).ints(), [1]);
+        assert_eq!(s.job("q", &id)["result"].bytes(), odd);
+        assert_eq!(s.run(format!("RQ.WAIT q {id}")).array()[1].bytes(), odd);
+    }
+    s.check();
+    for odd in odd_bytes() {
+        let odd = odd.as_slice();
+        let seen = s.cmd(&[b"RQ.GET", q, b"DEDUP", odd]).fields();
+        assert_eq!((seen["group"].bytes(), seen["dedup"].bytes()), (odd, odd));
+        assert!(holds(&s.run("RQ.SCHEDULES q"), odd) && holds(&s.run("RQ.GROUPS q"), odd));
+        assert_eq!(s.cmd(&[b"RQ.RESUME", q, b"GROUP", odd]), 1);
+        assert_eq!(s.cmd(&[b"RQ.UNSCHEDULE", q, odd]), 1);
+        assert_eq!(s.cmd(&[b"RQ.DEL", q, b"DEDUP", odd]), 1);
+    }
+    s.verify();
+}
+
 #[test]
 fn b61_refusals_of_odd_bytes_are_one_legal_line() {
     let s = Scene::new();

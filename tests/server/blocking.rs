@@ -1,4 +1,4 @@
-//! RQ.LEASE BLOCK and RQ.ACKLEASE BLOCK: who is served, how a wait ends. Cases B54 and B58. How
+//! RQ.LEASE BLOCK and RQ.ACKLEASE BLOCK: who is served, how a wait ends. Cases B44, B54 and B58. How
 //! keys come and go under waiters is in `blocking_keys.rs`, very many of them in `crowd.rs`.
 
 use std::time::{Duration, Instant};
@@ -197,6 +197,71 @@ fn b54_a_reply_that_was_never_read_is_recovered_by_expiry() {
 }
 
 #[test]
+fn b54_what_a_waiting_client_sends_comes_after_its_job() {
+    let s = Scene::new();
+    let worker = block(&s, WAIT);
+    worker.send_bytes(b"PING\r\nRESET\r\nQUIT\r\n");
+    assert_eq!(s.run("PING"), "PONG");
+    assert!(!worker.has_reply(), "it waits");
+    s.push("q x");
+    assert_eq!(one(&worker.reply()).text(), "x");
+    assert_eq!(worker.reply(), "PONG");
+    assert_eq!(worker.reply(), "RESET");
+    assert_eq!(worker.reply(), "OK");
+    assert!(worker.next_reply().is_err());
+    s.verify();
+}
+
+#[test]
+fn b54_a_reply_that_is_too_large_for_its_client_loses_no_job() {
+    let s = Scene::with(&["client-output-buffer-limit normal 1mb 0 0"]);
+    let payload = vec![b'x'; 8_000_000];
+    for waits in [true, false] {
+        let worker = if waits { block(&s, WAIT) } else { s.client() };
+        let id = s.cmd(&[b"RQ.PUSH".as_slice(), b"q", &payload]).text().to_owned();
+        if !waits {
+            worker.send_line("RQ.LEASE q w LEASE 7200000");
+        }
+        // The server cuts it off, unless the socket took all of it at once.
+        if let Ok(reply) = worker.next_reply() {
+            assert_eq!(one(&reply).payload, payload);
+        }
+        wait_until("the lease, or its being given back", || s.run("RQ.LEN q") == 1);
+        s.run(format!("RQ.REAP q ID {id}"));
+        assert_eq!(s.run("RQ.LEN q READY"), 1);
+        assert_eq!(s.run(format!("RQ.DEL q {id}")), 1);
+    }
+    s.verify();
+}
+
+#[test]
+fn b54_no_connection_is_left() {
+    let server = Server::with(&["maxclients 40"]);
+    let mut workers: Vec<Client> = Vec::new();
+    loop {
+        let worker = server.client();
+        if worker.try_send_bytes(format!("{WAIT}\r\n").as_bytes()).is_err() {
+            break;
+        }
+        let blocked = workers.len() as u64 + 1;
+        wait_until("a place, or a refusal", || worker.has_reply() || server.blocked() == blocked);
+        if server.blocked() != blocked {
+            assert!(worker.reply().error().contains("max number of clients"));
+            break;
+        }
+        workers.push(worker);
+    }
+    assert!(workers.len() > 20);
+    workers.remove(1).reset();
+    server.wait_blocked(workers.len() as u64);
+    let late = block(&server, WAIT);
+    for (n, worker) in workers.iter().chain([&late]).enumerate() {
+        server.push(format!("q {n}"));
+        assert_eq!(one(&worker.reply()).text(), n.to_string());
+    }
+}
+
+#[test]
 fn b58_block_is_ignored_where_nothing_may_wait() {
     let s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000");
@@ -245,7 +310,7 @@ fn waiters_come_before_newcomers() {
 }
 
 #[test]
-fn the_keyed_watch_sees_every_change_and_nothing_else() {
+fn b58_the_keyed_watch_sees_every_change_and_nothing_else() {
     let mut s = Scene::new();
     s.run("RQ.CREATE q LEASE 7200000");
     s.push("q first");
@@ -276,7 +341,7 @@ fn the_keyed_watch_sees_every_change_and_nothing_else() {
 }
 
 #[test]
-fn a_role_change_ends_every_wait() {
+fn b44_a_role_change_ends_every_wait() {
     let mut primary = Server::start();
     let other = Server::start();
     let workers: Vec<Client> = (0..20).map(|_| block(&primary, WAIT)).collect();

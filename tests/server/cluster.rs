@@ -1,9 +1,10 @@
-//! Queues in a cluster: their slots move, their nodes change sides.
+//! Queues in a cluster: their slots move, their nodes change sides. Cases B44, B48, B51 to B53.
 
 use crate::harness::{block, jobs, wait_until, Client, Cluster, Job};
 
 const Q: &str = "{w}jobs";
 const IDLE: &str = "{w}idle";
+const SLOTS: i64 = 16_384;
 const LAST: &str = "{w}last";
 
 /// A queue in all states, and the leases that are out.
@@ -49,10 +50,102 @@ fn is_sent_on(worker: &Client) {
     let reply = worker.reply();
     let told = ["MOVED ", "UNBLOCKED "].iter().any(|word| reply.error().starts_with(word));
     assert!(told, "{reply:?}");
+    // Redis closes the connection after UNBLOCKED.
+    if reply.error().starts_with("MOVED ") {
+        assert!(worker.run("PING") == "PONG" && !worker.has_reply(), "told once");
+    }
 }
 
 #[test]
-fn a_slot_is_moved_key_by_key() {
+fn b51_any_name_works_without_braces() {
+    let cluster = Cluster::start(2, 0);
+    for key in ["plain", "a:b:c", "{}x", "{a}{b}", "}{", "{", "ü", "LEASE", "*"] {
+        cluster.run(&format!("RQ.CREATE {key} LEASE 7200000 KEEPDONE 5"));
+        cluster.run(&format!("RQ.MPUSH {key} 2 a b GROUP g DEDUPS k1 k2"));
+        let leased = jobs(&cluster.run(&format!("RQ.LEASE {key} w COUNT 2")));
+        assert_eq!(cluster.run(&format!("RQ.ACK {key} {}", leased[0])).ints(), [1], "{key}");
+        assert_eq!(cluster.run(&format!("RQ.NACK {key} {} DEAD", leased[1])).ints(), [2], "{key}");
+        assert_eq!(cluster.run(&format!("RQ.REDRIVE {key} {}", leased[1].id)).ints(), [1], "{key}");
+        assert_eq!(jobs(&cluster.run(&format!("RQ.MLEASE 1 {key} w")).array()[1]).len(), 1, "{key}");
+    }
+}
+
+#[test]
+fn b52_who_waits_is_told_once_when_the_slot_goes_or_the_cluster_is_down() {
+    let cluster = Cluster::start(2, 0);
+    let slot = cluster.run(&format!("CLUSTER KEYSLOT {IDLE}")).int();
+    let from = cluster.owner(slot).expect("somebody serves it");
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[1 - from]);
+    let worker = block(source, &format!("RQ.LEASE {IDLE} w BLOCK 0"));
+    for node in [target, source] {
+        node.run(format!("CLUSTER SETSLOT {slot} NODE {}", cluster.id(1 - from)));
+    }
+    cluster.wait_owner(slot, 1 - from);
+    is_sent_on(&worker);
+    let worker = block(target, &format!("RQ.LEASE {IDLE} w BLOCK 0 LEASE 7200000"));
+    target.push(format!("{IDLE} x"));
+    assert_eq!(jobs(&worker.reply()).len(), 1);
+    let worker = block(target, &format!("RQ.LEASE {IDLE} w BLOCK 0 LEASE 7200000"));
+    let other = (0..SLOTS).find(|other| *other != slot && cluster.owner(*other) == Some(1 - from)).expect("another slot");
+    target.run(format!("CLUSTER DELSLOTS {other}"));
+    assert!(worker.reply().error().starts_with("CLUSTERDOWN "));
+    assert!(worker.run("PING") == "PONG" && !worker.has_reply(), "told once");
+    target.run(format!("CLUSTER ADDSLOTS {other}"));
+    wait_until("the cluster", || !target.try_run(format!("RQ.LEN {IDLE}")).is_error());
+    assert_eq!(target.info(IDLE).ints(["leased", "delivered-total"]), [1, 1]);
+}
+
+/// Valkey 9 and Redis 8.4: given up half way, the source is whole and the target clean.
+#[test]
+fn b53_a_move_that_is_given_up() {
+    let cluster = Cluster::start(2, 0);
+    let node = &cluster.nodes[0];
+    if !moves_at_once(node) {
+        return;
+    }
+    let load = load(&cluster);
+    let slot = load.slot;
+    let from = cluster.owner(slot).expect("somebody serves it");
+    let (source, target) = (&cluster.nodes[from], &cluster.nodes[1 - from]);
+    let digest = source.digest(Q);
+    // In one turn of the node, so that it cannot be over before it is given up.
+    let (at, lines) = if node.is_valkey() {
+        let id = cluster.id(1 - from);
+        (source, format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {id}\r\nCLUSTER CANCELSLOTMIGRATIONS\r\n"))
+    } else {
+        (target, format!("CLUSTER MIGRATION IMPORT {slot} {slot}\r\nCLUSTER MIGRATION CANCEL ALL\r\n"))
+    };
+    at.send_bytes(lines.as_bytes());
+    for _ in 0..2 {
+        let reply = at.reply();
+        assert!(!reply.is_error(), "{reply:?}");
+    }
+    assert_eq!(cluster.owner(slot), Some(from));
+    wait_until("the target's letting go", || target.run("DBSIZE") == 0);
+    check(&cluster, &load, &digest);
+}
+
+#[test]
+fn b48_a_rewrite_in_a_cluster() {
+    let cluster = Cluster::start(1, 0);
+    let node = &cluster.nodes[0];
+    node.run("CONFIG SET appendonly yes");
+    wait_until("the first file", || {
+        let info = node.server_info("persistence");
+        info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
+    });
+    load(&cluster);
+    let digest = node.digest(Q);
+    for preamble in ["yes", "no"] {
+        node.run(format!("CONFIG SET aof-use-rdb-preamble {preamble}"));
+        node.rewrite_aof();
+        node.run("DEBUG LOADAOF");
+        assert_eq!(node.digest(Q), digest, "{preamble}");
+    }
+}
+
+#[test]
+fn b53_a_slot_is_moved_key_by_key() {
     let cluster = Cluster::start(2, 0);
     let load = load(&cluster);
     let from = cluster.owner(load.slot).expect("somebody serves it");
@@ -75,16 +168,17 @@ fn a_slot_is_moved_key_by_key() {
     assert_eq!(source.run("DBSIZE"), 0);
 }
 
+/// Whether slots can be moved in one go.
+fn moves_at_once(node: &crate::harness::Server) -> bool {
+    node.version() >= if node.is_valkey() { (9, 0) } else { (8, 4) }
+}
+
 /// Valkey 9 and Redis 8.4 move a slot in one go, with writes going on.
 #[test]
-fn a_slot_is_moved_at_once_under_load() {
+fn b53_a_slot_is_moved_at_once_under_load() {
     let cluster = Cluster::start(2, 0);
     let node = &cluster.nodes[0];
-    let atomic = match (node.is_valkey(), node.version()) {
-        (true, version) => version >= (9, 0),
-        (false, version) => version >= (8, 4),
-    };
-    if !atomic {
+    if !moves_at_once(node) {
         return;
     }
     let load = load(&cluster);
@@ -128,7 +222,7 @@ fn a_slot_is_moved_at_once_under_load() {
 }
 
 #[test]
-fn a_replica_takes_over_by_hand() {
+fn b44_a_replica_takes_over_by_hand() {
     let cluster = Cluster::start(3, 1);
     let load = load_on(&cluster, 0);
     let replica = &cluster.nodes[3];

@@ -1,5 +1,5 @@
 //! RESTORE of what nobody should trust: damaged and crafted values, with a checksum that fits.
-//! Either `Bad data format` and no key, or a queue that is sound.
+//! Either `Bad data format` and no key, or a queue that is sound. Case B50.
 
 use crate::harness::{stock, Reply, Server};
 
@@ -83,7 +83,7 @@ fn judge(server: &Server, reply: &Reply, what: &str) -> bool {
 }
 
 #[test]
-fn every_flipped_bit() {
+fn b50_every_flipped_bit() {
     let server = Server::with(PLAIN);
     stock(&server, "q");
     let dump = Dump::of(&server, "q");
@@ -102,7 +102,7 @@ fn every_flipped_bit() {
 }
 
 #[test]
-fn every_truncation_and_what_follows_the_end() {
+fn b50_every_truncation_and_what_follows_the_end() {
     let server = Server::with(PLAIN);
     stock(&server, "q");
     let dump = Dump::of(&server, "q");
@@ -119,7 +119,7 @@ fn every_truncation_and_what_follows_the_end() {
 }
 
 #[test]
-fn extreme_numbers_in_the_place_of_any_byte() {
+fn b50_extreme_numbers_in_the_place_of_any_byte() {
     let server = Server::with(PLAIN);
     stock(&server, "q");
     let dump = Dump::of(&server, "q");
@@ -139,7 +139,7 @@ fn extreme_numbers_in_the_place_of_any_byte() {
 }
 
 #[test]
-fn a_value_of_a_future_version_is_refused() {
+fn b50_a_value_of_a_future_version_is_refused() {
     // The version of the module's own format stands in the type's id, which the payload begins
     // with: a 1-byte opcode, then 64 bits, of which the last 10 are the version.
     let server = Server::with(PLAIN);

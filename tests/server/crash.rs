@@ -1,5 +1,5 @@
 //! Servers and workers that are killed: what was acknowledged never comes back, what was not is
-//! never lost. Cases B01, B02, B39.
+//! never lost. Cases B01, B02, B03, B39.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,30 @@ fn cycles(server: &Server, n: usize) {
     server.run("RQ.CREATE q LEASE 7200000");
     let (worker, producer) = (server.client(), server.client());
     for cycle in 0..n {
-        worker.send_line("RQ.LEASE q w BLOCK 0");
-        match cycle % 4 {
+        let waits = cycle % 6 < 4;
+        if waits {
+            worker.send_line("RQ.LEASE q w BLOCK 0");
+        }
+        match cycle % 6 {
             0 => _ = producer.push(format!("q job{cycle}")),
             1 => _ = producer.run(format!("RQ.MPUSH q 1 job{cycle}")),
             2 => _ = producer.multi(&[format!("RQ.PUSH q job{cycle}")]),
+            4 => _ = (producer.push(format!("q job{cycle}")), producer.run("WAIT 0 0")),
             _ => _ = producer.cmd(&["EVAL", "return redis.call('RQ.PUSH', KEYS[1], ARGV[1])", "1", "q", &format!("job{cycle}")]),
+        }
+        if !waits {
+            worker.send_line("RQ.LEASE q w");
         }
         let job = jobs(&worker.reply()).remove(0);
         assert_eq!((job.text(), job.deliveries), (format!("job{cycle}"), 1));
-        assert_eq!(worker.codes(format!("RQ.ACK q {job}")), [1]);
+        let ack = format!("RQ.ACK q {job}");
+        let token = job.token.to_string();
+        let code = match cycle % 7 {
+            0 => worker.multi(&[ack]).remove(0),
+            1 => worker.cmd(&["EVAL", "return redis.call('RQ.ACK', KEYS[1], ARGV[1], ARGV[2])", "1", "q", &job.id, &token]),
+            _ => worker.run(ack),
+        };
+        assert_eq!(code.ints(), [1]);
     }
 }
 
@@ -87,13 +101,16 @@ fn b01_a_worker_that_dies_before_it_reads() {
         let id = server.push(format!("q x{round}"));
         accounted(&server);
         let victim = server.client();
-        victim.send_line(format!("RQ.LEASE q victim{round} LEASE 3600000"));
+        let lease = if round % 4 < 2 { "RQ.LEASE q" } else { "RQ.MLEASE 2 none q" };
+        victim.send_line(format!("{lease} victim{round} LEASE 3600000"));
+        let mut token = 0;
         if round % 2 == 0 {
             wait_until("the lease", || accounted(&server) == 1);
             let seen = server.job("q", &id);
             assert_eq!(seen["consumer"], format!("victim{round}"));
             assert_eq!(seen.int("deliveries"), 1);
             assert!(seen.int("deadline") > 0);
+            token = seen.int("token");
         }
         victim.reset();
         // Odd rounds: the command may have been lost with its connection.
@@ -102,6 +119,7 @@ fn b01_a_worker_that_dies_before_it_reads() {
         other.send_line("RQ.LEASE q other BLOCK 0 LEASE 3600000");
         let job = jobs(&other.reply()).remove(0);
         assert_eq!(job.id, id);
+        assert!(job.token > token);
         assert!(job.deliveries <= 2 && (round % 2 == 1 || job.deliveries == 2), "{job:?}");
         assert_eq!(accounted(&server), 1);
         assert_eq!(other.codes(format!("RQ.ACK q {job}")), [1]);
@@ -111,7 +129,13 @@ fn b01_a_worker_that_dies_before_it_reads() {
 
 #[test]
 fn b02_killed_while_very_many_become_due() {
-    let mut server = Server::with(&ALWAYS);
+    for fsync in ["appendfsync always", "appendfsync everysec"] {
+        killed_while_very_many_become_due(fsync);
+    }
+}
+
+fn killed_while_very_many_become_due(fsync: &str) {
+    let mut server = Server::with(&["appendonly yes", fsync, "rq.expiry-grace 3600000"]);
     let at = server.now() + 3_600_000;
     let payloads = vec!["x"; 1000].join(" ");
     for _ in 0..30 {
@@ -141,6 +165,55 @@ fn b02_killed_while_very_many_become_due() {
     let info = server.info("leased");
     assert_eq!(info.ints(["expired-total", "ready"]), [10_000, 10_000], "one expiry each");
     assert!(server.all_jobs("leased").iter().all(|job| job.ints(["deliveries", "expiries"]) == [1, 1]));
+}
+
+/// All of them are leased, each until a time.
+#[track_caller]
+fn all_are_leased(server: &Server, key: &str, n: usize) {
+    let jobs = server.all_jobs(key);
+    assert_eq!(jobs.len(), n, "{key}");
+    assert!(jobs.iter().all(|job| job["state"] == "leased" && job.int("deadline") > 0), "{key}");
+}
+
+/// Their time is over: each comes back once, and none is left behind.
+#[track_caller]
+fn all_come_back(server: &Server, key: &str, n: usize) {
+    server.run(format!("RQ.REAP {key} COUNT 300"));
+    wait_until("the last of them", || server.run(format!("RQ.LEN {key} LEASED")) == 0);
+    assert_eq!(server.info(key).ints(["ready", "expired-total"]), [n as i64, n as i64], "{key}");
+    assert!(server.all_jobs(key).iter().all(|job| job.ints(["deliveries", "expiries"]) == [1, 1]), "{key}");
+}
+
+#[test]
+fn b03_every_lease_ends_whatever_became_of_its_queue() {
+    const JOBS: usize = 1000;
+    let mut server = Server::with(&["appendonly yes", "appendfsync always", "rq.expiry-grace 0"]);
+    server.run("RQ.CREATE q MAXEXPIRIES 0 MAXDELIVERIES 0");
+    server.run(format!("RQ.MPUSH q {JOBS}{}", " x".repeat(JOBS)));
+    server.lease("q w COUNT 10000 LEASE 3600000");
+    let dump = server.run("DUMP q").bytes().to_vec();
+    server.cmd(&[b"RESTORE".as_slice(), b"restored", b"0", &dump]);
+    server.run("COPY q copied");
+    server.run("COPY q renamed");
+    server.run("RENAME renamed again");
+    let keys = ["q", "restored", "copied", "again"];
+    server.restart(Stop::Kill);
+    keys.iter().for_each(|key| all_are_leased(&server, key, JOBS));
+    for preamble in ["yes", "no"] {
+        server.run(format!("CONFIG SET aof-use-rdb-preamble {preamble}"));
+        server.rewrite_aof();
+        server.restart(Stop::Kill);
+        keys.iter().for_each(|key| all_are_leased(&server, key, JOBS));
+    }
+    server.run("DEBUG RELOAD");
+    keys.iter().for_each(|key| all_are_leased(&server, key, JOBS));
+    let mut promoted = server.replica(&["rq.expiry-grace 0"]);
+    keys.iter().for_each(|key| all_are_leased(&promoted, key, JOBS));
+    promoted.run("REPLICAOF NO ONE");
+    for server in [&mut server, &mut promoted] {
+        server.advance(3_700_000);
+        keys.iter().for_each(|key| all_come_back(server, key, JOBS));
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl Worker {
 
 #[test]
 fn b56_turmoil() {
-    let server = Server::start();
+    let server = Server::with(&["enable-module-command local"]);
     let in_db5 = server.client();
     in_db5.run("SELECT 5");
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
@@ -139,6 +139,7 @@ fn b56_turmoil() {
             16 => _ = admin.run(format!("DEL {key}")),
             17 if step % 10 == 0 => _ = admin.run("FLUSHALL"),
             18 => _ = admin.run("SWAPDB 0 5"),
+            19 if step % 10 == 0 => _ = admin.error("MODULE UNLOAD rq"),
             _ => _ = admin.try_run(format!("RENAME {key} q{}", random(3))),
         }
     }

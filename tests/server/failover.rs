@@ -1,7 +1,7 @@
 //! The other server takes over: tokens, deadlines and counts are good there. Cases B13, B18 (see
-//! `timer.rs`), B39 (see `crash.rs`).
+//! `timer.rs`), B39 (see `crash.rs`), B43 to B45.
 
-use crate::harness::{check_equal, jobs, stock, Client, Server};
+use crate::harness::{check_equal, jobs, stock, wait_until, Client, Server};
 
 /// A primary and its replica, for a test that turns them round.
 fn pair() -> (Server, Server) {
@@ -19,7 +19,7 @@ fn switch(primary: &Server, replica: &Server) {
 }
 
 #[test]
-fn leases_go_on_at_the_new_primary() {
+fn b44_leases_go_on_at_the_new_primary() {
     let (old, new) = pair();
     let q = stock(&old, "q");
     let before = old.all_jobs("q");
@@ -79,7 +79,7 @@ fn a_new_primary_whose_clock_is_behind() {
         assert_eq!(new.state("q", &due), "delayed");
         // Its leases end, at the latest when its clock has caught up.
         new.advance(behind + 7_300_000);
-        crate::harness::wait_until("the expiry", || new.run("RQ.LEN q LEASED") == 0);
+        wait_until("the expiry", || new.run("RQ.LEN q LEASED") == 0);
         check_equal(&new, &old);
     }
 }
@@ -100,7 +100,7 @@ fn a_late_token_is_good_at_the_new_primary() {
 }
 
 #[test]
-fn a_worker_that_was_blocked_finds_its_way() {
+fn b44_a_worker_that_was_blocked_finds_its_way() {
     let (old, new) = pair();
     old.run("RQ.CREATE q");
     let workers: Vec<Client> = (0..10).map(|_| old.client()).collect();
@@ -124,7 +124,7 @@ fn a_worker_that_was_blocked_finds_its_way() {
 }
 
 #[test]
-fn many_switches() {
+fn b43_many_switches() {
     let (mut a, mut b) = pair();
     a.run("RQ.CREATE q LEASE 7200000");
     for round in 0..8 {
@@ -143,16 +143,72 @@ fn many_switches() {
 }
 
 #[test]
-fn the_servers_own_failover() {
-    let (old, new) = pair();
-    let q = stock(&old, "q");
-    old.push("q soon DELAY 100");
+fn b43_twenty_role_changes_leave_one_timer() {
+    let (a, b) = pair();
+    a.run("RQ.CREATE q LEASE 7200000");
+    a.push("q later DELAY 7200000");
+    b.wait_in_step(&a);
+    for _ in 0..20 {
+        b.run("REPLICAOF NO ONE");
+        b.run(format!("REPLICAOF 127.0.0.1 {}", a.port));
+    }
+    b.run("REPLICAOF NO ONE");
+    let soon = b.push("q soon DELAY 50");
+    wait_until("the timer", || b.state("q", &soon) == "ready");
+    assert_eq!(b.server_number("rq", "rq_timers"), 1);
+    a.follow(&b);
+    check_equal(&b, &a);
+    assert!(a.server_number("rq", "rq_timers") <= 1);
+}
+
+/// The server's own FAILOVER, from one to the other.
+#[track_caller]
+fn fail_over(old: &Server, new: &Server) {
+    let online = format!("port={},state=online", new.port);
+    wait_until("the replica's being online", || {
+        old.server_info("replication").0.iter().any(|(_, value)| value.text().contains(&online))
+    });
     old.run(format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 30000", new.port));
-    crate::harness::wait_until("the new primary", || new.server_info("replication")["role"] == "master");
-    crate::harness::wait_until("the old one as its replica", || {
+    wait_until("the new primary", || new.server_info("replication")["role"] == "master");
+    wait_until("the old one as its replica", || {
         old.server_info("replication")["role"] == "slave" && old.server_info("replication")["master_link_status"] == "up"
     });
+}
+
+#[test]
+fn b44_the_servers_own_failover() {
+    let (old, new) = pair();
+    let q = stock(&old, "q");
+    let workers: Vec<Client> = (0..20).map(|n| crate::harness::block(&old, &format!("RQ.LEASE idle w{n} BLOCK 0"))).collect();
+    old.push("q soon DELAY 100");
+    fail_over(&old, &new);
+    for worker in workers {
+        // One end for each: an error, or a cut connection; never a job.
+        if let Ok(reply) = worker.next_reply() {
+            assert!(reply.error().starts_with("UNBLOCKED ") || reply.error().starts_with("READONLY "), "{reply:?}");
+        }
+    }
+    assert!(old.error(format!("RQ.ACK q {}", q.leased)).starts_with("READONLY "));
+    assert_eq!(new.state("q", &q.leased.id), "leased", "which changes nothing");
     assert_eq!(new.codes(format!("RQ.ACK q {}", q.leased)), [1]);
-    crate::harness::wait_until("the due job", || new.run("RQ.LEN q READY") == 2);
+    wait_until("the due job", || new.run("RQ.LEN q READY") == 2);
     check_equal(&new, &old);
+}
+
+#[test]
+fn b45_failovers_while_work_is_due() {
+    let (mut a, mut b) = pair();
+    a.run("RQ.CREATE q LEASE 7200000");
+    a.run("RQ.SCHEDULE timetable s EVERY 100 PAYLOAD slot");
+    for round in 0..6 {
+        let pushes: Vec<String> = (0..60).map(|n| format!("RQ.PUSH q job{round}.{n} DELAY {}", 3 * n)).collect();
+        a.multi(&pushes);
+        fail_over(&a, &b);
+        (a, b) = (b, a);
+    }
+    wait_until("the last due job", || a.run("RQ.LEN q READY") == 360);
+    a.run("RQ.UNSCHEDULE timetable s");
+    assert_eq!(a.info("q").ints(["pushed-total", "length"]), [360, 360]);
+    check_equal(&a, &b);
+    crate::harness::check_counters(&[&a, &b]);
 }

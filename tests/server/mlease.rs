@@ -213,14 +213,17 @@ fn what_a_client_that_is_gone_was_given_comes_back() {
     let s = Scene::new();
     for round in 0..20 {
         let gone = block(&s, WAIT);
-        // In one packet: the push comes when the other end is closed already, or not yet.
+        // The push comes when the server has noticed it already, or not yet.
         gone.reset();
         s.push("b x");
+        wait_until("the end of the wait", || s.blocked() == 0);
+        // If the reply was on its way, the job is with one who is gone, as long as the lease lasts.
         wait_until("the job", || {
-            s.blocked() == 0 && s.run("RQ.LEN b READY") == 1
+            s.run("RQ.REAP b CONSUMER w");
+            s.run("RQ.LEN b READY") == 1
         });
         let job = s.lease_one("b w LEASE 7200000");
-        assert_eq!(job.deliveries, 1, "round {round}: given back unspent");
+        assert!(job.deliveries <= 2, "round {round}: {job:?}");
         s.codes(format!("RQ.ACK b {job}"));
     }
     s.verify();
@@ -292,7 +295,7 @@ fn a_replica_refuses_and_a_role_change_lets_go() {
 }
 
 #[test]
-fn in_a_cluster_keys_of_different_slots_are_refused() {
+fn b51_in_a_cluster_keys_of_different_slots_are_refused() {
     // By default its bus takes the port 10,000 above its own, which may not be there.
     let bus = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
     let server = Server::with(&["cluster-enabled yes", &format!("cluster-port {bus}")]);

@@ -1,5 +1,5 @@
 //! How a queue outlives its server, its key and its name. What every `verify` tries anyway (RDB,
-//! AOF, rewritten AOF) is tried here with real restarts. Cases B41 and B48.
+//! AOF, rewritten AOF) is tried here with real restarts. Cases B41, B48 and B73.
 
 use crate::harness::{ids, stock, Fields, Scene, Server, Stop};
 
@@ -17,6 +17,17 @@ fn fill(server: &Server) {
         stock(server, "stocked");
         server.run("RQ.CREATE empty MAXDELIVERIES 3 JITTER none BACKOFF 5 5 MAXRUN 60000");
         server.cmd(&[b"RQ.PUSH".as_slice(), b"binary\0\xff\r\nname", b"x"]);
+        // What is neither a job nor a plain option.
+        server.run("RQ.CREATE more KEEPDONE 5 RATE 100 7200000 GROUPRATE 9 7200000 GROUPLIMIT 3");
+        server.run("RQ.PUSH more a GROUP g DEDUP k WINDOW 7200000");
+        let done = server.lease_one("more w LEASE 7200000");
+        assert_eq!(server.codes(format!("RQ.ACK more {done} RESULT result")), [1]);
+        server.run("RQ.PUSH more b DEDUP held KEEPLAST");
+        server.lease_one("more w LEASE 7200000");
+        server.run("RQ.PUSH more c DEDUP held KEEPLAST");
+        server.run("RQ.SCHEDULE more s EVERY 7200000 PAYLOAD x");
+        server.run("RQ.PAUSE more FOR 7200000 REASON because");
+        server.run("RQ.PAUSE more GROUP g");
     }
     server.run("SELECT 0");
 }
@@ -27,7 +38,7 @@ fn digest(server: &Server) -> String {
 }
 
 #[test]
-fn kill_and_replay_of_the_aof() {
+fn b48_kill_and_replay_of_the_aof() {
     for preamble in ["yes", "no"] {
         let mut server = with_aof(preamble);
         fill(&server);
@@ -224,7 +235,7 @@ fn a_queue_can_expire_like_any_key() {
 }
 
 #[test]
-fn the_servers_own_commands_work_on_queues() {
+fn b73_the_servers_own_commands_work_on_queues() {
     let s = Scene::new();
     stock(&s, "q");
     let kind = s.run("TYPE q").text().to_owned();

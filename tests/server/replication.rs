@@ -20,6 +20,13 @@ fn effective(s: &Server, q: &crate::harness::Stock) -> Vec<String> {
         "RQ.PURGE q READY COUNT 1".to_owned(),
         "RQ.ALTER q MAXDELIVERIES 3".to_owned(),
         format!("RQ.CREATE new LEASE {}", s.port),
+        "RQ.PUSH q once DEDUP key KEEPLAST".to_owned(),
+        "RQ.PUSH q grouped DELAY 7200000 GROUP g".to_owned(),
+        "RQ.SCHEDULE q daily EVERY 7200000 PAYLOAD slot".to_owned(),
+        "RQ.PAUSE q GROUP g REASON because".to_owned(),
+        "RQ.RESUME q GROUP g".to_owned(),
+        "RQ.UNSCHEDULE q daily".to_owned(),
+        "RQ.DEL q DEDUP key".to_owned(),
     ]
 }
 
@@ -49,11 +56,27 @@ fn empty(q: &crate::harness::Stock) -> Vec<String> {
                 "PEEK @ DEAD",
                 "LEN @",
                 "INFO @",
+                "MLEASE 1 @ w",
+                "RESUME @",
+                "RESUME @ IN",
+                "RESUME @ GROUP nobody",
+                "UNSCHEDULE @ nothing",
+                "TRIM @ MAXLEN 5",
+                "DEL @ DEDUP nothing",
+                "GET @ DEDUP nothing",
+                "GROUPS @",
+                "CONSUMERS @",
+                "SCHEDULES @",
+                "WAIT @ 1700000000000-0",
             ]
             .map(|line| format!("RQ.{}", line.replace('@', key))),
         );
     }
     lines.push(format!("RQ.ACKLEASE q {} 1 w", q.leased.id));
+    lines.push("RQ.MLEASE 2 absent q w".to_owned());
+    lines.push("RQ.QUEUES".to_owned());
+    lines.push("RQ.PUSH q duplicate DEDUP key".to_owned());
+    lines.push("RQ.SCHEDULE q daily EVERY 7200000 PAYLOAD slot".to_owned());
     lines.push("RQ.CREATE q".to_owned());
     lines.push("RQ.CREATE q LEASE 7200000 JITTER NONE".to_owned());
     lines.push("RQ.ALTER q LEASE 7200000".to_owned());
@@ -69,6 +92,8 @@ fn b40_no_verb_in_its_empty_form_changes_or_sends_anything() {
     let s = Scene::new();
     let q = stock(&s, "q");
     s.run(format!("RQ.DEL q {}", q.ready)); // so that there is nothing to lease
+    s.run("RQ.PUSH q first DEDUP key DELAY 7200000");
+    s.run("RQ.SCHEDULE q daily EVERY 7200000 PAYLOAD slot");
     for line in empty(&q) {
         s.unchanged(|| s.run(&line));
     }
@@ -141,9 +166,13 @@ fn b41_a_replica_that_was_frozen_has_the_same_times() {
     for job in s.lease("j w COUNT 20") {
         s.codes(format!("RQ.NACK j {job} ERROR flaky"));
     }
+    s.run("RQ.SCHEDULE t s EVERY 100 LIMIT 3 PAYLOAD slot");
+    wait_until("the slots", || s.run("RQ.LEN t") == 3);
     assert_eq!(frozen.reply(), "OK");
     s.replica().wait_in_step(&s);
-    assert_eq!(s.replica().all_jobs("j"), s.all_jobs("j"));
+    for key in ["j", "t"] {
+        assert_eq!(s.replica().all_jobs(key), s.all_jobs(key));
+    }
     s.verify();
 }
 

@@ -1,6 +1,6 @@
 //! What time alone does, with no client that asks for it: due jobs, expired leases, times to
-//! live, on whatever server and under whatever name the queue is by then. Cases B08, B18, B45,
-//! B46.
+//! live, on whatever server and under whatever name the queue is by then. Cases B08, B18, B43,
+//! B45, B46.
 
 use crate::harness::{jobs, wait_until, Client, Job, Scene, Server, Stop};
 
@@ -100,6 +100,36 @@ fn b18_what_commands_bring_back_wakes() {
 }
 
 #[test]
+fn b18_the_end_of_what_barred_them_wakes() {
+    let s = Scene::new();
+    for key in ["for-a-while", "resumed"] {
+        s.run(format!("RQ.PAUSE {key} FOR {}", if key == "resumed" { 7_200_000 } else { 300 }));
+        s.push(format!("{key} x"));
+        let worker = ask(&s, key);
+        if key == "resumed" {
+            s.wait_blocked(1);
+            s.run("RQ.RESUME resumed");
+        }
+        assert_eq!(woken(&worker).text(), "x", "{key}");
+    }
+    for (key, bound) in [("rate", "RATE 1 300"), ("grouprate", "GROUPRATE 1 300"), ("one", "CONCURRENCY 1"), ("alone", "GROUPLIMIT 1")] {
+        s.run(format!("RQ.CREATE {key} LEASE 7200000 {bound}"));
+        s.run(format!("RQ.MPUSH {key} 2 a b GROUP g"));
+        let first = s.lease_one(format!("{key} w"));
+        let worker = ask(&s, key);
+        if !bound.contains("RATE") {
+            s.wait_blocked(1);
+            s.codes(format!("RQ.ACK {key} {first}"));
+        }
+        assert_eq!(woken(&worker).text(), "b", "{key}");
+    }
+    let worker = block(&s, "timetable");
+    s.run("RQ.SCHEDULE timetable s EVERY 300 LIMIT 1 PAYLOAD slot");
+    assert_eq!(woken(&worker).text(), "slot");
+    s.verify();
+}
+
+#[test]
 fn b08_nobody_gets_a_job_before_it_is_due() {
     let mut s = Scene::new();
     s.run("RQ.CREATE q LEASE 600000");
@@ -193,7 +223,7 @@ fn the_timer_finds_a_queue_under_its_new_name() {
 }
 
 #[test]
-fn after_a_crash() {
+fn b18_after_a_crash() {
     for preamble in ["yes", "no"] {
         let config = ["appendonly yes", "appendfsync always", "rq.expiry-grace 0"];
         let mut server = Server::with(&[&config[..], &[&format!("aof-use-rdb-preamble {preamble}")]].concat());
@@ -210,7 +240,7 @@ fn after_a_crash() {
 }
 
 #[test]
-fn on_a_promoted_replica() {
+fn b18_on_a_promoted_replica() {
     let primary = Server::with(&["rq.expiry-grace 0"]);
     let replica = primary.replica(&["rq.expiry-grace 0"]);
     primary.push("due x DELAY 2000");
@@ -225,7 +255,7 @@ fn on_a_promoted_replica() {
 }
 
 #[test]
-fn a_replica_does_nothing_by_itself() {
+fn b43_a_replica_does_nothing_by_itself() {
     let primary = Server::with(&["rq.expiry-grace 0"]);
     let mut replica = primary.replica(&["rq.expiry-grace 0"]);
     primary.push("q due DELAY 3600000");
@@ -275,7 +305,7 @@ fn the_grace_ends() {
 }
 
 #[test]
-fn the_grace_after_a_promotion() {
+fn b43_the_grace_after_a_promotion() {
     let primary = Server::start();
     let mut replica = primary.replica(&["rq.expiry-grace 3600000"]);
     primary.push("q leased");
@@ -314,6 +344,7 @@ fn b45_due_work_waits_for_the_end_of_a_write_pause() {
 #[test]
 fn b45_many_short_pauses() {
     let s = Scene::new();
+    s.run("RQ.SCHEDULE timetable s EVERY 100 PAYLOAD slot");
     let pushes: Vec<String> = (0..300).map(|n| format!("RQ.PUSH q job{n} DELAY {}", 5 * n)).collect();
     s.multi(&pushes);
     s.multi(&vec!["RQ.PUSH q x PRIORITY 5"; 100]);
@@ -331,6 +362,8 @@ fn b45_many_short_pauses() {
         assert!(pauses < 10_000, "it never gets done");
     }
     s.run("CLIENT UNPAUSE");
+    wait_until("a slot", || s.run("RQ.LEN timetable").int() > 0);
+    s.run("RQ.UNSCHEDULE timetable s");
     assert_eq!(s.info("q").int("expired-total"), 100);
     s.verify();
 }
@@ -356,6 +389,28 @@ fn b46_the_timers_writes_count_for_snapshots() {
     server.restart(Stop::Kill);
     assert_eq!(server.digest("q"), digest);
     assert_eq!(server.run("RQ.LEN q READY"), 2);
+}
+
+#[test]
+fn b46_a_grant_to_a_waiter_counts_and_is_kept() {
+    let mut server = Server::with(&["save 1 1", "appendonly yes", "appendfsync always", "rq.expiry-grace 3600000"]);
+    let replica = server.replica(&["rq.expiry-grace 3600000"]);
+    server.push("q due DELAY 3600000");
+    let worker = block(&server, "q");
+    // Not while a snapshot is being made.
+    wait_until("a snapshot of what is there", || server.try_run("SAVE") == "OK");
+    let saves = server.server_number("persistence", "rdb_saves");
+    assert_eq!(server.server_number("persistence", "rdb_changes_since_last_save"), 0);
+    // Nothing but the timer and the reply that it makes.
+    server.advance(3_700_000);
+    let job = woken(&worker);
+    wait_until("a snapshot that it caused", || server.server_number("persistence", "rdb_saves") > saves);
+    crate::harness::check_equal(&server, &replica);
+    let seen = server.all_jobs("q");
+    server.restart(Stop::Kill);
+    assert_eq!(server.all_jobs("q"), seen);
+    assert_eq!(server.job("q", &job.id).ints(["token", "deliveries"]), [job.token, 1]);
+    assert_eq!(server.codes(format!("RQ.ACK q {job}")), [1]);
 }
 
 #[test]

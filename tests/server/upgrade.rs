@@ -203,13 +203,19 @@ struct FakePrimary {
 
 impl FakePrimary {
     fn start(rdb: Vec<u8>, stream: Vec<u8>) -> FakePrimary {
+        let all = rdb.len();
+        FakePrimary::sends(rdb, all, stream)
+    }
+
+    /// So much of the file, and then the stream.
+    fn sends(rdb: Vec<u8>, part: usize, stream: Vec<u8>) -> FakePrimary {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
         let thread = std::thread::spawn(move || {
             let (mut socket, _) = listener.accept().expect("the replica");
             handshake(&socket);
             write!(socket, "+FULLRESYNC {} 0\r\n${}\r\n", "a".repeat(40), rdb.len()).expect("send");
-            socket.write_all(&rdb).and_then(|()| socket.write_all(&stream)).expect("send");
+            socket.write_all(&rdb[..part]).and_then(|()| socket.write_all(&stream)).expect("send");
             socket
         });
         FakePrimary { port, thread }
@@ -281,4 +287,35 @@ fn b49_a_full_sync_of_a_future_version_is_refused() {
     let _socket = fake.thread.join().expect("the primary");
     // Some servers end there, others ask again; none goes on with half of it.
     assert!(!replica.log().contains("Finished with success"));
+}
+
+/// A file that ends half way: the replica is none the worse for it, and the next one is whole.
+#[test]
+fn b49_a_full_sync_that_breaks_off() {
+    let primary = Server::start();
+    for _ in 0..20 {
+        primary.run(format!("RQ.MPUSH q 1000{}", " payload".repeat(1000)));
+    }
+    primary.lease("q w COUNT 5000 LEASE 7200000");
+    primary.run("SAVE");
+    let rdb = std::fs::read(primary.dir().join("dump.rdb")).expect("the file");
+    for load in ["disabled", "swapdb"] {
+        let replica = Server::with(&[&format!("repl-diskless-load {load}")]);
+        replica.push("own x");
+        for round in 1..=3 {
+            let fake = FakePrimary::sends(rdb.clone(), rdb.len() * round / 4, Vec::new());
+            replica.run(format!("REPLICAOF 127.0.0.1 {}", fake.port));
+            drop(fake.thread.join().expect("the primary"));
+            wait_until("the end of the link", || {
+                replica.server_info("replication")["master_link_status"] == "down"
+                    && replica.server_info("replication")["master_sync_in_progress"] == "0"
+                    && replica.server_info("persistence")["loading"] == "0"
+            });
+            replica.run("REPLICAOF NO ONE");
+        }
+        replica.follow(&primary);
+        crate::harness::check_equal(&primary, &replica);
+        wait_until("the freeing of what was half loaded", || replica.server_number("rq", "rq_lazyfree_pending_queues") == 0);
+        primary.run("RQ.LEN q");
+    }
 }
