@@ -221,7 +221,7 @@ mod tests {
         };
         for n in [1usize, 2, 3, 10, 99, 100, 101, 1_000, 20_000] {
             for spread in [1u32, 8, 16, 30] {
-                let mut values: Vec<u64> = (0..n).map(|_| random() % (1 << spread) >> (random() % u64::from(spread))).collect();
+                let mut values: Vec<u64> = (0..n).map(|_| (random() % (1 << spread)) >> (random() % u64::from(spread))).collect();
                 // Dealt out over both minutes, as they come.
                 let (a, b) = values.split_at(n / 3);
                 let (a, b) = (histogram(a), histogram(b));
