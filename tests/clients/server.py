@@ -78,7 +78,7 @@ class Server:
                 said = connection.makefile("rb").read()
         except OSError:
             return None
-        return "up" if b"process_id:%d\r" % self.child.pid in said and b"loading:0" in said else None
+        return "up" if b"process_id:%d\r" % self.child.pid in said and b"\nloading:0\r" in said else None
 
     def connect(self, **options):
         return wire.Connection(self.port, **options)
