@@ -14,8 +14,8 @@ help: ## this list
 build: ## the module, target/release/librq.so: one file for all servers
 	@$(CARGO) build --release --locked
 
-top: ## rq-top, target/release/rq-top: a live view of a server's queues
-	@$(CARGO) build --release --locked --package rq-top
+top: ## rq-top, target/top/rq-top: a live view of a server's queues
+	@$(CARGO) build --profile top --locked --package rq-top
 
 install: ## what `make build top` has built, to $DESTDIR$PREFIX (/usr/local); see docs/INSTALL.md
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' scripts/package install
