@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import time
+import uuid
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
@@ -37,7 +38,7 @@ class Cluster:
         self.seed, self.nodes, self.homes = port, {}, {}
 
     def __call__(self, verb, key, *words):
-        """Sends a command until its reply comes. A push may be stored twice by that: see the page."""
+        """Sends a command until its reply comes. What it is used for may be sent twice."""
         end, asking = time.monotonic() + PATIENCE_S, None
         while True:
             port = asking or self.homes.get(key, self.seed)
@@ -88,9 +89,12 @@ def choose(word, n):
 
 
 def push(parts, group, payload):
+    # A name of its own: a push that is sent again, its reply being lost, is stored once.
+    own = ("DEDUP", uuid.uuid4().hex, "WINDOW", 600_000)
     while True:
         try:
-            return parts.cluster("RQ.PUSH", parts.key(choose(group, parts.numbers()[0])), payload, "GROUP", group)
+            key = parts.key(choose(group, parts.numbers()[0]))
+            return parts.cluster("RQ.PUSH", key, payload, "GROUP", group, *own)
         except ValueError as error:
             if not str(error).startswith("PAUSED"):
                 raise
