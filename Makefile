@@ -3,7 +3,7 @@
 # RQ_SERVER: the server for `run`, a name of `scripts/servers list` or a path. RQ_CACHE: where
 # fetched servers are kept (by default ~/.cache/rq).
 .DEFAULT_GOAL := help
-.PHONY: help build top run install uninstall archive deb test clients lab matrix chaos dashboards fuzz bench depth lint clean
+.PHONY: help build top run install uninstall archive deb test clients lab matrix chaos dashboards fuzz memcheck bench depth lint clean
 
 # bindgen needs a libclang.
 CARGO = eval "$$(scripts/libclang)" && cargo
@@ -45,6 +45,9 @@ matrix: ## the tests on real servers, on all seven
 
 chaos: build ## servers killed, turned round and stormed for CHAOS_SECONDS each, judged by a ledger
 	@scripts/chaos
+
+memcheck: build ## server tests under valgrind, on valkey-9.1; NAMES="blocking:: xtrim::" for some of them
+	@scripts/valgrind $(NAMES)
 
 lab: build ## lists, streams and RQ when things go wrong, side by side; LAB="b e redis-7.0"
 	@scripts/lab $(LAB)
