@@ -202,6 +202,7 @@ fn consumers_leave_nothing_behind() {
 /// Every way in and every way out, and a value that is saved, loaded and copied now and then:
 /// `RQ_CYCLES` jobs, by default few.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the core must not read it, who runs tests may say how long")]
 fn b32_very_many_jobs_leave_nothing_behind() {
     let jobs = std::env::var("RQ_CYCLES").map_or(10_000, |text| text.parse().expect("RQ_CYCLES: a number of jobs"));
     let mut q = Weighed::new();
