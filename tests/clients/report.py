@@ -1,6 +1,7 @@
 """Counts what passed, failed and was skipped, and says so."""
 
 import os
+import threading
 
 from packages import Unavailable
 
@@ -8,10 +9,12 @@ from packages import Unavailable
 class Report:
     def __init__(self):
         self.passed, self.failed, self.skipped = 0, 0, []
+        self.lock = threading.Lock()
 
     def count(self, label, errors=()):
-        self.passed, self.failed = self.passed + (not errors), self.failed + bool(errors)
-        print(f"{'FAILED' if errors else 'ok':8}{label}", *errors, sep="\n  ", flush=True)
+        with self.lock:
+            self.passed, self.failed = self.passed + (not errors), self.failed + bool(errors)
+            print(f"{'FAILED' if errors else 'ok':8}{label}", *errors, sep="\n  ", flush=True)
 
     def skip(self, label, why):
         """What can't be had is left out, unless RQ_REQUIRE_CLIENTS=1."""
