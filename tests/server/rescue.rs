@@ -98,7 +98,8 @@ fn a_cache_pushes_out_no_job() {
         assert_eq!(taken, 15_000, "{policy}");
         assert!(s.server_number("stats", "evicted_keys") > 5_000, "{policy}");
         assert_eq!(s.digest("q"), digest, "{policy}");
-        if policy != "allkeys-lfu" {
+        // By chance it may be spared, and a queue is used often. Here it is the oldest key.
+        if policy == "allkeys-lru" {
             assert!(revived > 0, "{policy}: the test is to see a revival");
             assert!(s.log().contains("it was put back with its 2000 jobs"));
         }
@@ -322,6 +323,8 @@ fn the_guard_is_set_while_the_server_runs() {
     leave_room(&server, 500_000);
     press(&server);
     assert_eq!(server.server_info("rq")["rq_eviction_unsafe"], "no");
+    // Whatever is evicted while it refuses is lost: so nothing may be.
+    leave_room(&server, 100_000);
     server.run("CONFIG SET rq.eviction-guard refuse");
     assert!(server.error("RQ.PUSH q x").starts_with("UNSAFE "));
     server.run("CONFIG SET rq.eviction-guard rescue");
