@@ -20,6 +20,13 @@ end
 -- Queues are told of by the primary alone, so that no sum counts a job twice.
 if not string.find(redis.call('INFO', 'replication'), 'role:master', 1, true) then return out end
 
+local findings = { critical = 0, warning = 0, notice = 0 }
+for _, finding in ipairs(redis.call('RQ.DOCTOR')) do
+  findings[finding[1]] = findings[finding[1]] + 1
+end
+tell('rq_doctor_critical', findings.critical)
+tell('rq_doctor_warning', findings.warning)
+
 -- Times are told in seconds, as Prometheus has them.
 for _, queue in ipairs(redis.call('RQ.QUEUES', 'COUNT', 1000)) do
   local flat, info = redis.call('RQ.INFO', queue[1]), {}
@@ -38,6 +45,12 @@ for _, queue in ipairs(redis.call('RQ.QUEUES', 'COUNT', 1000)) do
     field(string.gsub(name, '-', '_') .. '_seconds', (info[name .. '-ms'] or 0) / 1000)
   end
   field('lease_seconds', info['lease'] / 1000)
+  for _, name in ipairs({ 'wait', 'run' }) do
+    for _, percentile in ipairs({ 'p50', 'p99' }) do
+      local ms = info[name .. '-ms-' .. percentile]
+      if ms then field(name .. '_' .. percentile .. '_seconds', ms / 1000) end
+    end
+  end
   -- Counts of this process, which begin anew with it.
   for _, name in ipairs({ 'stale', 'duplicates', 'full' }) do
     field(name .. '_total', info['local-' .. name])

@@ -8,7 +8,7 @@ use crate::registration::{calls, COMMANDS};
 
 const PRODUCE: &[&str] = &["rq.push", "rq.mpush"];
 const WORK: &[&str] = &["rq.lease", "rq.mlease", "rq.ack", "rq.acklease", "rq.nack", "rq.release", "rq.extend"];
-const COUNT: &[&str] = &["rq.info", "rq.len", "rq.queues", "rq.groups", "rq.consumers"];
+const COUNT: &[&str] = &["rq.info", "rq.len", "rq.queues", "rq.groups", "rq.consumers", "rq.doctor", "rq.help"];
 const READ: &[&str] = &["rq.get", "rq.peek", "rq.wait", "rq.schedules"];
 
 /// What each user may do; nothing is for everybody.

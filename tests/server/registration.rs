@@ -347,10 +347,6 @@ fn info_counts_what_happens_and_sums_up_what_is_there() {
         assert!(name.starts_with("rq_") && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{line}");
         assert!(!value.is_empty(), "{line}");
     }
-    // As redis_exporter gets it.
-    let script = include_str!("../../scripts/recipes/exporter.lua");
-    let figures = server.cmd(&["EVAL", script, "0"]).fields();
-    assert_eq!((figures["rq_pushed_total"].text(), figures["rq_queue_delayed:9:q"].text()), ("4", "1"));
     // A replica counts what it decides: nothing.
     let replica = server.replica(&[]);
     assert_eq!(replica.server_info("rq")["rq_pushed_total"], "0");
