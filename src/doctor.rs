@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::api::{call, Argv, Ctx, Flags, Key, Mode, OwnedStr};
 use crate::node::Node;
 use crate::sink::Reply;
-use crate::{queues, run};
+use crate::{guard, queues, run};
 
 /// How many queues are looked at in one call, and how many findings are told of them.
 const MAX_QUEUES: usize = 1_000;
@@ -90,6 +90,8 @@ fn server(node: &Node, ctx: &Ctx) -> Server {
         max_bulk: config.number("proto-max-bulk-len"),
         accept_apply: node.options.accept_apply.get(),
         evicted: (node.guard.queues_lost.get(), node.guard.jobs_lost.get()),
+        rescues: guard::rescues(node),
+        rescued: node.rescue.revived.get(),
         not_applied: node.count.undecodable.get().saturating_add(node.count.misfits.get()),
     }
 }

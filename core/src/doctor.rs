@@ -3,7 +3,7 @@
 
 use crate::effects::Local;
 use crate::findings::{
-    word, Found, ACCEPT_APPLY, AOF_FSYNC, AOF_OFF, DEAD_GROWING, DEAD_MANY, DIVERGED, EVICTED, EVICTION, GROUP_PAUSED, GROUP_RETRY,
+    word, Found, ACCEPT_APPLY, AOF_FSYNC, AOF_OFF, DEAD_GROWING, DEAD_MANY, DIVERGED, EVICTED, EVICTION, RESCUED, GROUP_PAUSED, GROUP_RETRY,
     LEASE_SHORT, MEMORY_FULL, NOBODY_LEASING, NO_MAXMEMORY, NO_REPLICA, NO_REPLICA_IN_CLUSTER, PAUSED_LONG, QUEUE_LARGE, QUEUE_TTL,
     REPLICA_NOT_NEEDED, SLOTS_FULL, SLOTS_PAUSED, STALE, VOLATILE,
 };
@@ -62,6 +62,10 @@ pub struct Server {
     pub accept_apply: bool,
     /// Evicted queues, and the jobs in them.
     pub evicted: (u64, u64),
+    /// Whether evicted queues are put back.
+    pub rescues: bool,
+    /// How often one was.
+    pub rescued: u64,
     /// Ops that did not decode, or did not fit.
     pub not_applied: u64,
 }
@@ -85,7 +89,7 @@ pub struct Around<'a> {
 pub fn examine_server(server: &Server, found: &mut Vec<Found>) {
     let Server { policy, maxmemory, used, .. } = server;
     let evicts = policy.starts_with("allkeys-") && *maxmemory > 0;
-    if evicts {
+    if evicts && !server.rescues {
         found.push(EVICTION.with(&[("policy", policy)]));
     }
     let (queues, jobs) = server.evicted;
@@ -94,6 +98,9 @@ pub fn examine_server(server: &Server, found: &mut Vec<Found>) {
     }
     if *maxmemory > 0 && used.saturating_mul(10) >= maxmemory.saturating_mul(9) {
         found.push(MEMORY_FULL.with(&[("used", used), ("max", maxmemory), ("more", &used.saturating_mul(2))]));
+    }
+    if evicts && server.rescued > 0 {
+        found.push(RESCUED.with(&[("policy", policy), ("count", &server.rescued)]));
     }
     if !server.primary && server.not_applied > 0 {
         found.push(DIVERGED.with(&[("count", &server.not_applied)]));

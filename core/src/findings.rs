@@ -83,10 +83,13 @@ macro_rules! findings {
 
 findings! {
     EVICTION: "eviction-allkeys", Critical,
-        "maxmemory-policy is {policy}: when memory is full, the server removes whole queues with all their jobs, unless rq.eviction-guard prevents it",
+        "maxmemory-policy is {policy}: when memory is full, the server removes whole queues with all their jobs",
         "CONFIG SET maxmemory-policy noeviction";
     EVICTED: "evicted", Critical,
         "{queues} queues were evicted since the start, with {jobs} jobs as far as that is known, and the policy is still {policy}",
+        "CONFIG SET maxmemory-policy noeviction";
+    RESCUED: "evicted-and-put-back", Warning,
+        "queues were evicted {count} times since the start and put back, which costs time, and other keys in their place; the policy is still {policy}",
         "CONFIG SET maxmemory-policy noeviction";
     MEMORY_FULL: "memory-full", Critical,
         "{used} of {max} bytes (maxmemory) are in use: when it is full, pushes are refused",

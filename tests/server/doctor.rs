@@ -95,6 +95,27 @@ fn evicted_queues() {
 }
 
 #[test]
+fn queues_that_were_put_back() {
+    let server = Server::with(&["maxmemory-policy allkeys-random"]);
+    if server.is_redis_7_0() {
+        return; // there RQ cannot put them back
+    }
+    server.run("RQ.MPUSH q 3 a b c");
+    let used = server.server_number("memory", "used_memory");
+    server.run(format!("CONFIG SET maxmemory {}", used + 2_000_000));
+    assert!(!has(&server, "eviction-allkeys"));
+    let filler = "x".repeat(10_000);
+    let mut keys = 0;
+    while server.server_number("rq", "rq_rescued_queues") == 0 {
+        server.try_run(format!("SET filler{keys} {filler}"));
+        keys += 1;
+        assert!(keys < 100_000, "it is never evicted");
+    }
+    mends(&server, "evicted-and-put-back");
+    assert_eq!(server.run("RQ.LEN q"), 3);
+}
+
+#[test]
 fn memory() {
     let server = Server::start();
     let one = found(&server, "no-maxmemory");
