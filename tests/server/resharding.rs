@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{jobs, wait_until, Cluster, How, Job, Moving, Server, Stop, Traffic, PATIENCE};
+use crate::harness::{jobs, patience, wait_until, Cluster, How, Job, Moving, Server, Stop, Traffic};
 
 const Q: &str = "{w}jobs";
 /// Other keys of the slot. A child that sends them one after another takes its time.
@@ -121,7 +121,7 @@ impl Deep {
                     .map(|name| node.server_number("memory", name));
                 used.saturating_sub(startup + backlog)
             };
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + patience();
             while memory() > 3_000_000 {
                 assert!(Instant::now() < deadline, "the memory is not given back: {}", node.run("INFO memory").text());
                 std::thread::sleep(Duration::from_millis(10));

@@ -12,7 +12,7 @@ mod stock;
 mod traffic;
 
 pub use cluster::Cluster;
-pub use client::{ids, jobs, wait_until, Client, Job, PATIENCE};
+pub use client::{ids, jobs, patience, wait_until, Client, Job};
 pub use reply::{Fields, Reply};
 pub use resharding::{How, Moving};
 pub use scene::{check_equal, Scene};
@@ -22,8 +22,6 @@ pub use stock::{stock, Stock};
 pub use traffic::Traffic;
 
 // What only tests/chaos uses, which has this folder as well.
-#[allow(unused_imports)]
-pub use client::patience;
 #[allow(unused_imports)]
 pub use roamer::Roamer;
 #[allow(unused_imports)]

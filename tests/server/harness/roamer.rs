@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, PATIENCE};
+use super::client::{patience, Client};
 use super::reply::Reply;
 
 /// What passes by itself: a slot is moved, a node changes sides.
@@ -34,7 +34,7 @@ impl Roamer {
     /// Runs a command. An error: the connection was lost, and nobody knows whether it was done.
     #[track_caller]
     pub fn ask(&mut self, line: &str) -> io::Result<Reply> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience();
         let mut asking = None;
         while Instant::now() < deadline {
             let at = asking.unwrap_or(self.at);
@@ -57,7 +57,7 @@ impl Roamer {
                 _ => return Ok(reply),
             }
         }
-        panic!("{line}: no answer within {PATIENCE:?}");
+        panic!("{line}: no answer within {:?}", patience());
     }
 
     /// Whether a replica has all that the last command has written.

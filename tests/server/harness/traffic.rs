@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::client::{jobs, Job, PATIENCE};
+use super::client::{jobs, patience, Job};
 use super::cluster::Cluster;
 use super::reply::Reply;
 use super::roamer::Roamer;
@@ -226,11 +226,11 @@ fn produce(shared: &Shared, me: u64, mut client: Roamer) {
 }
 
 fn work(shared: &Shared, me: u64, mut client: Roamer) {
-    let mut deadline = Instant::now() + PATIENCE;
+    let mut deadline = Instant::now() + patience();
     let lease = format!("RQ.LEASE {} w{me} COUNT 2 BLOCK 100 LEASE {LONG_MS}", shared.key);
     loop {
         if !shared.closing.load(SeqCst) {
-            deadline = Instant::now() + PATIENCE;
+            deadline = Instant::now() + patience();
         } else if shared.ledger().unfinished == 0 || Instant::now() > deadline {
             return;
         }
