@@ -94,7 +94,11 @@ pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
             guard::learn(node, ctx);
         }
         rescue::look(node, ctx);
-        if !flags.intersects(Flags::LOADING | Flags::ASYNC_LOADING) {
+        // From 8.4 on, Redis asks for the primary's slots in each step of a scan. A primary that has just
+        // become a replica may take two nodes for replicas of each other, and asks for ever. A
+        // replica can do without: it hears of each queue.
+        let may_hang = flags.contains(Flags::CLUSTER) && !flags.contains(Flags::MASTER);
+        if !may_hang && !flags.intersects(Flags::LOADING | Flags::ASYNC_LOADING) {
             sweep(node, ctx);
         }
     }
