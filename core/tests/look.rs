@@ -75,9 +75,9 @@ fn info_has_its_names_in_the_order_of_the_contract() {
 }
 
 /// The age of the oldest ready job counts from when it became ready, not from its push, and a
-/// job that is ten hours away is not old (B71).
+/// job that is ten hours away is not old.
 #[test]
-fn ages_count_from_when_the_state_began() {
+fn b71_ages_count_from_when_the_state_began() {
     let mut q = Driver::new();
     q.cmd("RQ.CREATE LEASE 1000 MAXDELIVERIES 2");
     q.cmd("RQ.PUSH x DELAY 36000000");

@@ -89,7 +89,7 @@ fn quiet_panics() {
 }
 
 #[test]
-fn the_queue_and_the_reference_agree() {
+fn b70_the_queue_and_the_reference_agree() {
     quiet_panics();
     let marks = agree(steps(ALL), false, |cases| cases);
     saw_all(&marks, OTHERS);

@@ -75,7 +75,7 @@ fn every_change_has_its_event() {
 }
 
 #[test]
-fn what_the_timer_does_is_told_too() {
+fn b72_what_the_timer_does_is_told_too() {
     let mut s = Scene::with(&["notify-keyspace-events KEA"]);
     s.run("RQ.CREATE q MAXDELIVERIES 1 MAXEXPIRIES 1");
     s.push("q x");
@@ -89,7 +89,7 @@ fn what_the_timer_does_is_told_too() {
 }
 
 #[test]
-fn they_are_off_by_default() {
+fn b72_they_are_off_by_default() {
     let s = Scene::new();
     let listener = listen(&s);
     s.push("q x");
@@ -111,7 +111,7 @@ fn only_the_class_of_module_events_turns_them_on() {
 }
 
 #[test]
-fn listeners_that_never_read_are_cut_and_hold_up_nobody() {
+fn b72_listeners_that_never_read_are_cut_and_hold_up_nobody() {
     let server = Server::with(&["notify-keyspace-events Ed", LIMIT]);
     let idle: Vec<Client> = (0..100).map(|_| listen(&server)).collect();
     let reads = listen(&server);

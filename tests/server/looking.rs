@@ -64,7 +64,7 @@ fn len_counts_each_state() {
 }
 
 #[test]
-fn info_shows_policy_counts_and_totals() {
+fn b71_info_shows_policy_counts_and_totals() {
     let s = Scene::new();
     stock(&s, "q");
     let info = s.unchanged(|| s.info("q"));

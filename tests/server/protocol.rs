@@ -62,7 +62,7 @@ fn golden(q: &crate::harness::Stock) -> Vec<(String, &'static str, &'static str)
 }
 
 #[test]
-fn shapes_in_resp2_and_resp3() {
+fn b76_shapes_in_resp2_and_resp3() {
     let s = Scene::new();
     let clients = [s.client(), s.client3()];
     let count = golden(&stock(&s, "q")).len();
@@ -118,7 +118,7 @@ fn a_map_of_resp3_is_the_flat_array_of_resp2() {
 }
 
 #[test]
-fn a_blocked_reply_has_the_shape_of_the_immediate_one() {
+fn b76_a_blocked_reply_has_the_shape_of_the_immediate_one() {
     let s = Scene::new();
     for client in [s.client(), s.client3()] {
         for options in ["", "META", "COUNT 2"] {
@@ -139,7 +139,7 @@ fn a_blocked_reply_has_the_shape_of_the_immediate_one() {
 }
 
 #[test]
-fn lua_sees_tables_numbers_and_false() {
+fn b76_lua_sees_tables_numbers_and_false() {
     let s = Scene::new();
     let q = stock(&s, "q");
     let eval = |script: &str| s.cmd(&["EVAL", script, "1", "q"]);

@@ -77,7 +77,7 @@ fn command_info() {
 }
 
 #[test]
-fn command_getkeysandflags() {
+fn b75_command_getkeysandflags() {
     let server = Server::start();
     for (name, access, line) in calls() {
         assert_eq!(server.run(format!("COMMAND GETKEYS {line}")).texts(), ["q"], "{name}");
@@ -158,7 +158,7 @@ fn access_categories() {
 }
 
 #[test]
-fn key_permissions() {
+fn b75_key_permissions() {
     let server = Server::start();
     server.push("q x");
     for (user, keys, allowed) in [
