@@ -1,8 +1,11 @@
 //! The options `rq.*`, and the arguments of `loadmodule`.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
-use crate::api::{Argv, Ctx, Setting, Value};
+use rq_core::table::Verb;
+use rq_core::{Policy, Request};
+
+use crate::api::{Argv, Ctx, OwnedStr, Setting, Value};
 use crate::node::Node;
 use crate::{api, guard, timer};
 
@@ -15,8 +18,23 @@ pub struct Options {
     pub accept_apply: Cell<bool>,
     /// `rq.max-payload`: the longest payload that is taken, in bytes.
     pub max_payload: Cell<usize>,
+    /// `rq.tick-budget`: how long the timer may work at once, in µs.
+    pub tick_us: Cell<u64>,
+    /// `rq.defaults`: the options of queues that are made, as they were given.
+    defaults: RefCell<Box<[u8]>>,
+    /// The same, if there are any.
+    policy: RefCell<Option<Box<Policy>>>,
+    /// The text that the server was shown last.
+    pub shown: Cell<Option<OwnedStr>>,
     /// Loaded with `test-hooks yes`.
     pub test_hooks: Cell<bool>,
+}
+
+impl Options {
+    /// The policy that a new queue begins with; None: the built-in one.
+    pub fn policy(&self) -> Option<Box<Policy>> {
+        self.policy.borrow().clone()
+    }
 }
 
 /// The options; their places are what [`get`] and [`set`] go by.
@@ -42,6 +60,12 @@ pub static SETTINGS: &[Setting] = &[
         value: Value::Number { default: 0, low: -MAX_OFFSET_MS, high: MAX_OFFSET_MS },
         hidden: true,
     },
+    Setting {
+        name: c"tick-budget",
+        value: Value::Number { default: 1_000, low: 100, high: 100_000 },
+        hidden: false,
+    },
+    Setting { name: c"defaults", value: Value::Text { default: c"" }, hidden: false },
 ];
 
 /// What the core can store at the most.
@@ -57,6 +81,7 @@ pub fn get(node: &Node, place: usize) -> i64 {
         2 => node.options.accept_apply.get().into(),
         3 => i64::try_from(node.options.max_payload.get()).unwrap_or(i64::MAX),
         4 => node.time.offset_ms(),
+        5 => i64::try_from(node.options.tick_us.get()).unwrap_or(i64::MAX),
         _ => 0,
     }
 }
@@ -78,8 +103,41 @@ pub fn set(node: &Node, place: usize, value: i64) -> Result<(), &'static str> {
             return Err("this is for tests: the module must be loaded with the argument 'test-hooks yes'");
         }
         4 => node.time.set_offset_ms(value),
+        5 => node.options.tick_us.set(u64::try_from(value).unwrap_or(0)),
         _ => return Err("no such option"),
     }
+    Ok(())
+}
+
+/// The text of the option in this place.
+pub fn get_text(node: &Node, place: usize) -> Box<[u8]> {
+    match place {
+        6 => node.options.defaults.borrow().clone(),
+        _ => Box::default(),
+    }
+}
+
+/// Sets the text of the option in this place.
+///
+/// # Errors
+/// Why not.
+pub fn set_text(node: &Node, place: usize, text: &[u8]) -> Result<(), String> {
+    if place != 6 {
+        return Err("no such option".into());
+    }
+    let words: Vec<&[u8]> = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    let request = rq_core::parse(Verb::Create, &words);
+    let settings = match request.map_err(|error| error.to_string())? {
+        Request::Create { settings } => settings,
+        _ => return Err("no options of RQ.CREATE".into()),
+    };
+    let policy = (!settings.is_empty()).then(|| {
+        let mut policy = Policy::default();
+        settings.into_iter().for_each(|setting| policy.set(setting));
+        Box::new(policy)
+    });
+    node.options.policy.replace(policy);
+    node.options.defaults.replace(text.into());
     Ok(())
 }
 

@@ -133,7 +133,10 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
     }
     node.time.not_paused();
     let now = node.time.now_in(ctx, flags, newest_ms.unwrap_or(0));
-    let turn = node.turn(now, flags);
+    let mut turn = node.turn(now, flags);
+    if newest_ms.is_none() {
+        turn.defaults = node.options.policy();
+    }
     let (db, name) = (ctx.db(), key.bytes());
     let writing = Writing {
         node,

@@ -19,8 +19,6 @@ use crate::clock::Now;
 use crate::node::{add, Node};
 use crate::{blocking, replicate};
 
-/// A tick stops when it has worked for so long.
-const BUDGET_US: u64 = 1_000;
 /// Due jobs between two looks at the budget.
 const STEPS: u32 = 128;
 /// When to look again: on a replica, after a role change at the latest; in a pause of writes.
@@ -115,7 +113,7 @@ pub fn tick(node: &Node, ctx: &Ctx) {
     blocking::expire(node);
     blocking::tell_what_is_left(node);
     let now_us = node.time.monotonic_us();
-    let in_time = || node.time.monotonic_us().saturating_sub(now_us) <= BUDGET_US;
+    let in_time = || node.time.monotonic_us().saturating_sub(now_us) <= node.options.tick_us.get();
     if let Some(again_us) = may_not_write(node, ctx) {
         let all_seen = look_only(node, ctx, in_time);
         let again_us = if all_seen { again_us } else { AGAIN_LOOKING_US };
@@ -141,7 +139,7 @@ pub fn serve_waiters(node: &Node, ctx: &Ctx) {
         return;
     }
     let from_us = node.time.monotonic_us();
-    while work_for_waiters(node, ctx) && node.time.monotonic_us().saturating_sub(from_us) <= BUDGET_US {}
+    while work_for_waiters(node, ctx) && node.time.monotonic_us().saturating_sub(from_us) <= node.options.tick_us.get() {}
 }
 
 /// Takes back what clients could not get, or serves those who wait for one key. False: there is

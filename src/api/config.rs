@@ -1,11 +1,12 @@
 //! The module's own configuration options.
 
-use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void, CStr, CString};
+use std::ffi::{c_char, c_int, c_longlong, c_uint, c_void, CStr};
 
 use redis_module::raw;
 
-use super::{guarded, Ctx, OwnedStr};
+use super::{guarded, Ctx, OwnedStr, Str};
 use crate::config;
+use crate::node::Node;
 
 /// One option: `rq.` and its name.
 #[derive(Debug)]
@@ -42,6 +43,11 @@ pub enum Value {
         /// The words.
         words: &'static [&'static CStr],
     },
+    /// Any text.
+    Text {
+        /// At first.
+        default: &'static CStr,
+    },
 }
 
 /// Registers the options and takes their values from the server's configuration file or the
@@ -76,6 +82,10 @@ pub fn register(ctx: &Ctx, settings: &'static [Setting]) -> Result<(), String> {
                         Some(get_int), Some(set_int), Some(apply), place,
                     )
                 }
+                Value::Text { default } => f!(RedisModule_RegisterStringConfig)(
+                    ctx.as_ptr(), name, default.as_ptr(), flags,
+                    Some(get_text), Some(set_text), Some(apply), place,
+                ),
             }
         };
         if result != 0 {
@@ -94,15 +104,37 @@ fn get(place: *mut c_void) -> i64 {
 }
 
 fn set(place: *mut c_void, value: i64, error: *mut *mut raw::RedisModuleString) -> c_int {
-    let refused = guarded(Some(c"internal error".into()), |node| {
-        config::set(node, place as usize, value).err().map(|why| CString::new(why).unwrap_or_default())
-    });
-    let Some(why) = refused else { return raw::REDISMODULE_OK as c_int };
+    answer(error, |node| config::set(node, place as usize, value).map_err(str::to_owned))
+}
+
+/// Whether an option could be set; if not, the server is told why.
+fn answer(error: *mut *mut raw::RedisModuleString, set: impl FnOnce(&Node) -> Result<(), String>) -> c_int {
+    let Err(why) = guarded(Err("internal error".to_owned()), set) else { return raw::REDISMODULE_OK as c_int };
     if !error.is_null() {
         // SAFETY: the server passes a place for a string, which it frees.
         unsafe { *error = OwnedStr::new(why.as_bytes()).into_raw() };
     }
     raw::REDISMODULE_ERR as c_int
+}
+
+/// The server copies the string at once; it stays ours until the next one is asked for.
+unsafe extern "C" fn get_text(_: *const c_char, place: *mut c_void) -> *mut raw::RedisModuleString {
+    guarded(std::ptr::null_mut(), |node| {
+        let text = OwnedStr::new(&config::get_text(node, place as usize));
+        let shown = text.get().as_ptr();
+        node.options.shown.set(Some(text));
+        shown
+    })
+}
+
+unsafe extern "C" fn set_text(
+    _: *const c_char, text: *mut raw::RedisModuleString, place: *mut c_void, error: *mut *mut raw::RedisModuleString,
+) -> c_int {
+    answer(error, |node| {
+        // SAFETY: the server lends the string for this call.
+        let text = unsafe { Str::from_raw(text) }.map_or(&[][..], Str::bytes);
+        config::set_text(node, place as usize, text)
+    })
 }
 
 unsafe extern "C" fn get_number(_: *const c_char, place: *mut c_void) -> c_longlong {

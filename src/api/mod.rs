@@ -102,7 +102,7 @@ pub fn missing() -> Option<&'static str> {
         RedisModule_GetThreadSafeContext RedisModule_FreeThreadSafeContext
         RedisModule_CreateTimer RedisModule_StopTimer
         RedisModule_RegisterNumericConfig RedisModule_RegisterBoolConfig
-        RedisModule_RegisterEnumConfig RedisModule_LoadConfigs
+        RedisModule_RegisterEnumConfig RedisModule_RegisterStringConfig RedisModule_LoadConfigs
         RedisModule_RegisterInfoFunc RedisModule_InfoAddSection RedisModule_InfoAddFieldULongLong
         RedisModule_InfoAddFieldCString RedisModule_InfoBeginDictField RedisModule_InfoEndDictField RedisModule_Call RedisModule_FreeCallReply
         RedisModule_CallReplyType RedisModule_CallReplyLength RedisModule_CallReplyArrayElement

@@ -1,6 +1,6 @@
 //! What the server tells and checks about the commands: COMMAND, access control, options, INFO.
 
-use crate::harness::{check_equal, stock, Reply, Server, Stop};
+use crate::harness::{check_equal, stock, Reply, Scene, Server, Stop};
 
 /// Every command: its name, arity, flags, and what it does to its key; nothing if it has none.
 pub const COMMANDS: &[(&str, i64, &str, &str)] = &[
@@ -286,15 +286,54 @@ fn the_options_of_the_module() {
         ("rq.eviction-guard off", true),
         ("rq.eviction-guard maybe", false),
         ("rq.accept-apply 2", false),
+        ("rq.tick-budget 99", false),
+        ("rq.tick-budget 100000", true),
+        ("rq.defaults LEASE", false),
         ("rq.no-such-option 1", false),
     ] {
         assert_eq!(!server.try_run(format!("CONFIG SET {line}")).is_error(), valid, "{line}");
     }
+    let set_defaults = |text: &str| server.cmd(&["CONFIG", "SET", "rq.defaults", text]);
+    assert!(set_defaults("NONSENSE 1").is_error());
+    let refusal = set_defaults("LEASE 0");
+    assert!(matches!(&refusal, Reply::Error(text) if text.contains("LEASE must be an integer from")), "{refusal:?}");
+    assert_eq!(set_defaults("  LEASE 60000 backoff 10 20"), "OK");
     server.run("CONFIG REWRITE");
     server.stop(Stop::Shutdown);
     let rewritten = std::fs::read_to_string(server.dir().join("server.conf")).expect("the configuration");
     assert!(rewritten.contains("rq.expiry-grace 5000"), "{rewritten}");
     assert!(rewritten.contains("rq.eviction-guard off"), "{rewritten}");
+    assert!(rewritten.contains("rq.tick-budget 100000"), "{rewritten}");
+    let defaults = rewritten.lines().find(|line| line.starts_with("rq.defaults ")).expect("the defaults");
+    let server = Server::with(&[defaults]);
+    assert_eq!(server.run("CONFIG GET rq.defaults").fields()["rq.defaults"], "  LEASE 60000 backoff 10 20");
+    server.push("q x");
+    assert_eq!(server.info("q").int("lease"), 60_000);
+}
+
+#[test]
+fn new_queues_begin_with_the_defaults() {
+    let s = Scene::new();
+    s.push("old x");
+    let set_defaults = |text: &str| assert_eq!(s.cmd(&["CONFIG", "SET", "rq.defaults", text]), "OK");
+    set_defaults("LEASE 60000 MAXDELIVERIES 3 KEEPDONE 5");
+    s.push("pushed x");
+    s.run("RQ.CREATE created LEASE 1000");
+    s.run("RQ.SCHEDULE scheduled s EVERY 1000 PAYLOAD x");
+    s.multi(&["RQ.PUSH within x".to_owned()]);
+    set_defaults("");
+    s.push("late x");
+    for (key, lease, deliveries) in [
+        ("old", 30_000, 20),
+        ("pushed", 60_000, 3),
+        ("created", 1_000, 3),
+        ("scheduled", 60_000, 3),
+        ("within", 60_000, 3),
+        ("late", 30_000, 20),
+    ] {
+        assert_eq!(s.info(key).ints(["lease", "maxdeliveries"]), [lease, deliveries], "{key}");
+    }
+    s.verify();
 }
 
 #[test]
