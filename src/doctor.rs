@@ -30,8 +30,7 @@ pub fn command(node: &Node, ctx: &Ctx, argv: &Argv<'_>) {
 fn findings(node: &Node, ctx: &Ctx, key: Option<&[u8]>) -> Result<Vec<Found>, &'static str> {
     // Calls into the server before anything is opened or borrowed.
     let server = server(node, ctx);
-    let mut found = Vec::new();
-    examine_server(&server, &mut found);
+    let (mut found, mut all) = (Vec::new(), true);
     match key {
         Some(key) => {
             let name = OwnedStr::new(key);
@@ -39,16 +38,21 @@ fn findings(node: &Node, ctx: &Ctx, key: Option<&[u8]>) -> Result<Vec<Found>, &'
             look(node, ctx, key, &mut opened, &server, &mut found);
         }
         None => {
-            let all = queues::each(node, ctx, MAX_QUEUES, |key, opened| look(node, ctx, key, opened, &server, &mut found));
-            if !all {
-                found.push(NOT_ALL.with(&[("count", &MAX_QUEUES)]));
-            }
+            all = queues::each(node, ctx, MAX_QUEUES, |key, opened| look(node, ctx, key, opened, &server, &mut found));
         }
     }
-    // Within one severity the order stays: the server's own first, then by queue.
     found.sort_by_key(|one| one.severity);
+    all &= found.len() <= MAX_FOUND;
     found.truncate(MAX_FOUND);
-    Ok(found)
+    // Within one severity the order stays: the server's own first, then by queue.
+    let mut whole = Vec::new();
+    examine_server(&server, &mut whole);
+    whole.append(&mut found);
+    if !all {
+        whole.push(NOT_ALL.with(&[("count", &MAX_QUEUES)]));
+    }
+    whole.sort_by_key(|one| one.severity);
+    Ok(whole)
 }
 
 fn look(node: &Node, ctx: &Ctx, key: &[u8], opened: &mut Key<'_>, server: &Server, found: &mut Vec<Found>) {
@@ -78,12 +82,13 @@ fn server(node: &Node, ctx: &Ctx) -> Server {
         cluster_node,
         host,
         port,
-        policy: config.get("maxmemory-policy").into(),
-        maxmemory: config.number("maxmemory"),
+        // INFO has them too, where CONFIG is renamed.
+        policy: info.get("maxmemory_policy").into(),
+        maxmemory: info.number("maxmemory"),
         used: info.number("used_memory"),
         machine: info.number("total_system_memory"),
         other_keys: keys_without_ttl.fold(0, u64::saturating_add).saturating_sub(queues),
-        appendonly: config.get("appendonly") == "yes",
+        appendonly: info.get("aof_enabled") == "1",
         appendfsync: config.get("appendfsync").into(),
         replicas: info.number("connected_slaves"),
         replicas_needed: config.number("min-replicas-to-write"),
@@ -118,7 +123,7 @@ struct Texts(Vec<(String, String)>);
 
 impl Texts {
     fn config(ctx: &Ctx) -> Texts {
-        let names = ["maxmemory-policy", "maxmemory", "appendonly", "appendfsync", "min-replicas-to-write", "proto-max-bulk-len"];
+        let names = ["appendfsync", "min-replicas-to-write", "proto-max-bulk-len"];
         let words: Vec<&[u8]> = std::iter::once("GET").chain(names).map(str::as_bytes).collect();
         let Ok(Tree::Array(items)) = call(ctx, c"CONFIG", &words, false) else { return Texts(Vec::new()) };
         let texts: Vec<String> = items.iter().filter_map(|item| match item {
@@ -129,7 +134,7 @@ impl Texts {
     }
 
     fn info(ctx: &Ctx) -> Texts {
-        let sections: [&[u8]; 4] = [b"server", b"memory", b"replication", b"keyspace"];
+        let sections: [&[u8]; 5] = [b"server", b"memory", b"persistence", b"replication", b"keyspace"];
         let Ok(Tree::Bulk(text)) = call(ctx, c"INFO", &sections, false) else { return Texts(Vec::new()) };
         let text = String::from_utf8_lossy(&text).into_owned();
         Texts(text.lines().filter_map(|line| line.split_once(':')).map(|(name, value)| (name.into(), value.into())).collect())

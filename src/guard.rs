@@ -7,7 +7,7 @@ use std::ffi::CStr;
 
 use rq_core::table::Verb;
 
-use crate::api::{after_eviction, can_rescue, config_get, log, Ctx, Flags, Level, OwnedStr, Str};
+use crate::api::{after_eviction, can_rescue, config_get, log, server_info, Ctx, Flags, Level, OwnedStr, Str};
 use crate::node::{add, Node};
 use crate::rescue::Doomed;
 use crate::revival::Message;
@@ -32,6 +32,9 @@ pub fn default() -> i32 {
 pub struct EvictionGuard {
     /// The policy, if it is one that evicts keys without a time to live.
     allkeys: RefCell<Option<String>>,
+    /// CONFIG is not to be had (renamed, perhaps): the policy cannot be changed, so queues that are
+    /// evicted over and over could not be put back for ever.
+    no_config: Cell<bool>,
     /// Valkey's import mode: nothing that this server holds is to change by itself.
     importing: Cell<bool>,
     /// Refused commands.
@@ -62,13 +65,17 @@ impl EvictionGuard {
 /// Learns the server's configuration. This runs commands: at load, when it has changed, and now
 /// and then.
 pub fn learn(node: &Node, ctx: &Ctx) {
-    let policy = config_get(ctx, c"maxmemory-policy").filter(|policy| policy.starts_with("allkeys-"));
+    let policy = config_get(ctx, c"maxmemory-policy");
+    node.guard.no_config.set(policy.is_none());
+    let policy = policy.or_else(|| server_info(ctx, c"memory", c"maxmemory_policy"));
+    let policy = policy.filter(|policy| policy.starts_with("allkeys-"));
     let importing = crate::api::is_valkey() && config_get(ctx, c"import-mode").is_some_and(|value| value == "yes");
     let news = policy.is_some() && *node.guard.allkeys.borrow() != policy;
     node.guard.importing.set(importing);
     node.guard.allkeys.replace(policy);
     if news && ctx.flags().contains(Flags::EVICT) {
         let (level, what) = match node.options.eviction_guard.get() {
+            RESCUE if node.guard.no_config.get() => (Level::Warning, "and RQ needs CONFIG to put them back: RQ.PUSH, RQ.MPUSH and RQ.CREATE are refused"),
             REFUSE => (Level::Warning, "so RQ.PUSH, RQ.MPUSH and RQ.CREATE are refused. Use noeviction or a volatile-* policy"),
             RESCUE => (Level::Notice, "and RQ puts them back"),
             _ => (Level::Warning, "so queues can be lost. Use noeviction or a volatile-* policy"),
@@ -80,7 +87,12 @@ pub fn learn(node: &Node, ctx: &Ctx) {
 
 /// Whether no jobs are to be taken, because the server may drop them.
 pub fn bars(node: &Node, flags: Flags) -> bool {
-    flags.contains(Flags::EVICT) && node.options.eviction_guard.get() == REFUSE && node.guard.evicts()
+    let refuses = match node.options.eviction_guard.get() {
+        REFUSE => true,
+        RESCUE => node.guard.no_config.get(),
+        _ => false,
+    };
+    flags.contains(Flags::EVICT) && refuses && node.guard.evicts()
 }
 
 /// The error for a command that would put jobs where the server may drop them.
@@ -96,7 +108,7 @@ pub fn refusal(node: &Node, verb: Verb, absent: bool, flags: Flags) -> Option<St
     let policy = node.guard.allkeys.borrow();
     let policy = policy.as_deref()?;
     add(&node.guard.refused, 1);
-    let rescue = if can_rescue() { "CONFIG SET rq.eviction-guard rescue to have them put back, " } else { "" };
+    let rescue = if can_rescue() && !node.guard.no_config.get() { "CONFIG SET rq.eviction-guard rescue to have them put back, " } else { "" };
     Some(format!(
         "UNSAFE maxmemory-policy is {policy}: the server would evict whole queues under memory pressure. \
          Use CONFIG SET maxmemory-policy noeviction (or a volatile-* policy), \
@@ -104,15 +116,16 @@ pub fn refusal(node: &Node, verb: Verb, absent: bool, flags: Flags) -> Option<St
     ))
 }
 
-/// Whether evicted queues are put back.
+/// Whether evicted queues are put back. (By `volatile-*` only those go that were given a time to live,
+/// as was asked for.)
 pub fn rescues(node: &Node) -> bool {
-    node.options.eviction_guard.get() == RESCUE
+    node.options.eviction_guard.get() == RESCUE && !node.guard.no_config.get()
 }
 
 /// A queue is about to be evicted.
 pub fn evicting(node: &Node, ctx: &Ctx, doomed: Box<Doomed>) {
     let (db, name, revival) = (doomed.db, OwnedStr::new(&doomed.key), doomed.revival);
-    let refused = match rescues(node) {
+    let refused = match rescues(node) && node.guard.evicts() {
         true => after_eviction(ctx, doomed).err(),
         false => Some(doomed),
     };

@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString};
 
-use rq_core::{quote, Queue, State};
+use rq_core::{Queue, State};
 
 use crate::api::{Ctx, Flags, InfoCtx, Key, Mode, OwnedStr};
 use crate::{graveyard, guard};
@@ -46,9 +46,17 @@ pub fn write(node: &Node, out: &InfoCtx, crash: bool) {
     }
 }
 
-/// A key as it may stand within a line: what separates the fields does not.
+/// A key as it may stand within a line: what separates or quotes does not, nor what is no ASCII.
 fn shown_key(key: &[u8]) -> String {
-    quote(key).trim_matches('"').replace(',', "\\x2c").replace('=', "\\x3d")
+    let mut shown = String::with_capacity(key.len());
+    for byte in key {
+        match byte {
+            b',' | b'=' | b'"' | b'\\' => shown.push_str(&format!("\\x{byte:02x}")),
+            0x21..=0x7e => shown.push(char::from(*byte)),
+            _ => shown.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    shown
 }
 
 fn process(node: &Node, out: &InfoCtx) {

@@ -47,6 +47,9 @@ pub struct Rescue {
     /// When the last line of each kind was logged.
     told_us: Cell<Option<u64>>,
     failed_us: Cell<Option<u64>>,
+    gave_us: Cell<Option<u64>>,
+    /// The last time that we gave way was logged; so its end is, too.
+    told_giving: Cell<bool>,
 }
 
 /// So many evictions of queues in a row are let pass.
@@ -59,7 +62,9 @@ const CHANCE_PER_QUEUE: u64 = 2;
 const CHANCE_AT_MOST: u64 = 2_000;
 /// One line of a kind in the log for so many µs: under pressure there are many revivals.
 const LOG_EVERY_US: u64 = 60_000_000;
-/// The policy is given back when so much of maxmemory is in use.
+/// The policy is given back when there are more other keys than queues, and than this.
+const OTHERS: u64 = 100;
+/// The same when less than so much of maxmemory is in use.
 const LOW: f32 = 0.9;
 
 impl Rescue {
@@ -130,11 +135,14 @@ fn give_way(node: &Node, ctx: &Ctx) {
     let Some(policy) = node.guard.policy() else { return };
     match set_policy(node, ctx, "noeviction") {
         Ok(()) => {
-            log(Level::Warning, &format!(
-                "only queues are left to evict: maxmemory-policy is noeviction until less than {} % of maxmemory is used, \
-                 then {policy} again. Writes that need memory are refused (OOM) meanwhile",
-                LOW * 100.0,
-            ));
+            if is_news(node, &node.rescue.gave_us) {
+                node.rescue.told_giving.set(true);
+                log(Level::Warning, &format!(
+                    "only queues are left to evict: maxmemory-policy is noeviction until less than {} % of maxmemory is used \
+                     or there are other keys again, then {policy} again. Writes that need memory are refused (OOM) meanwhile",
+                    LOW * 100.0,
+                ));
+            }
             node.rescue.given_way.replace(Some(policy));
         }
         Err(why) if is_news(node, &node.rescue.failed_us) => log(Level::Warning, &format!(
@@ -150,12 +158,18 @@ fn give_way(node: &Node, ctx: &Ctx) {
 pub fn look(node: &Node, ctx: &Ctx) {
     let given_way = node.rescue.given_way.borrow().clone();
     let Some(policy) = given_way else { return };
-    if guard::rescues(node) && memory_ratio() >= LOW {
+    // As queues drain, a cache may take what they leave, and go instead of them again.
+    let queues = node.index.borrow().len() as u64;
+    let others = ctx.all_keys().saturating_sub(queues);
+    if guard::rescues(node) && memory_ratio() >= LOW && others <= queues.max(OTHERS) {
         return;
     }
     node.rescue.given_way.replace(None);
     match set_policy(node, ctx, &policy) {
-        Ok(()) => log(Level::Notice, &format!("there is memory again: maxmemory-policy is {policy} again")),
+        Ok(()) if node.rescue.told_giving.take() => log(Level::Notice, &format!(
+            "there is memory again, or something else to evict: maxmemory-policy is {policy} again"
+        )),
+        Ok(()) => {}
         Err(why) => log(Level::Warning, &format!("maxmemory-policy cannot be set back to {policy}: {why}")),
     }
 }

@@ -158,7 +158,7 @@ findings! {
         "there is no maxmemory: a queue that grows and grows takes the machine's memory until the system ends the server",
         "CONFIG SET maxmemory {bytes}{policy}";
     NOT_ALL: "not-all", Notice,
-        "this database has more queues than the {count} that were looked at: ask for one of the others with RQ.DOCTOR KEY",
+        "this database has more queues than the {count} that were looked at, or more to be said of them than that: ask for one of them with RQ.DOCTOR KEY",
         "RQ.QUEUES COUNT 10000";
 }
 

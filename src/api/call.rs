@@ -24,6 +24,24 @@ pub fn config_get(ctx: &Ctx, option: &std::ffi::CStr) -> Option<String> {
     }
 }
 
+/// A field of a section of INFO, also where CONFIG and INFO are renamed.
+pub fn server_info(ctx: &Ctx, section: &std::ffi::CStr, field: &std::ffi::CStr) -> Option<String> {
+    // SAFETY: it is only read; the context is valid and the texts end with NUL. The field lives as
+    // long as the section, which is freed once.
+    unsafe {
+        let (get, get_field, free) =
+            (raw::RedisModule_GetServerInfo?, raw::RedisModule_ServerInfoGetFieldC?, raw::RedisModule_FreeServerInfo?);
+        let data = get(ctx.as_ptr(), section.as_ptr());
+        if data.is_null() {
+            return None;
+        }
+        let text = get_field(data, field.as_ptr());
+        let text = (!text.is_null()).then(|| std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned());
+        free(ctx.as_ptr(), data);
+        text
+    }
+}
+
 /// The second element of a reply that is an array of strings.
 ///
 /// # Safety

@@ -40,7 +40,7 @@ mod timer;
 
 pub use acl::Readable;
 pub use blocked::{Blocked, WaiterId};
-pub use call::{call, config_get, hang_up};
+pub use call::{call, config_get, hang_up, server_info};
 pub use callback::{count_panic, guarded, load};
 pub use commands::{create_commands, Argv};
 pub use config::{register as register_config, Setting, Value};

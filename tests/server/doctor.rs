@@ -95,6 +95,20 @@ fn evicted_queues() {
 }
 
 #[test]
+fn very_many_findings_do_not_hide_those_of_the_server() {
+    let server = Server::start();
+    for n in 0..1_001 {
+        server.push(format!("q{n} x"));
+        server.run(format!("EXPIRE q{n} 100000"));
+    }
+    let all = ask(&server, "");
+    assert_eq!(all.iter().filter(|one| one.code == "queue-ttl").count(), 1_000);
+    for code in ["no-maxmemory", "no-replica", "not-all"] {
+        assert!(all.iter().any(|one| one.code == code), "{code}");
+    }
+}
+
+#[test]
 fn queues_that_were_put_back() {
     let server = Server::with(&["maxmemory-policy allkeys-random"]);
     if server.is_redis_7_0() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::harness::{jobs, wait_until, Client, Scene, Server, Stop};
+use crate::harness::{jobs, wait_until, Client, Reply, Scene, Server, Stop};
 
 /// Whether this server lets a module put back what it evicts.
 fn rescues(server: &Server) -> bool {
@@ -190,6 +190,53 @@ fn without_rescues_the_policy_is_given_back_at_once() {
     server.run("CONFIG SET maxmemory 100mb");
     let error = server.error("RQ.PUSH q x");
     assert!(error.starts_with("UNSAFE ") && error.contains("rq.eviction-guard rescue"), "{error}");
+}
+
+#[test]
+fn the_policy_is_given_back_when_there_is_a_cache_again() {
+    let Some(server) = given_way() else { return };
+    // All in one turn, so that memory is never seen to have fallen.
+    let full = server.server_number("memory", "used_memory");
+    let client = server.client();
+    client.send(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    (0..300).for_each(|n| client.send(&["SET", &format!("cache:{n}"), "x"]));
+    client.send(&["CONFIG", "SET", "maxmemory", &full.to_string()]);
+    (0..302).for_each(|_| assert_eq!(client.reply(), "OK"));
+    wait_until("the cache goes instead", || server.run("DBSIZE").int() < 301);
+    assert_eq!(server.run("EXISTS q"), 1);
+}
+
+#[test]
+fn what_has_a_ttl_goes_by_a_volatile_policy_and_nothing_else_does() {
+    for policy in ["volatile-lru", "volatile-ttl"] {
+        let server = Server::with(&[&format!("maxmemory-policy {policy}")]);
+        (0..300).for_each(|n| _ = server.run(format!("SET precious{n} x")));
+        server.push("q x");
+        server.push("kept x");
+        server.run("PEXPIRE q 3600000");
+        leave_room(&server, 100_000);
+        let value = "x".repeat(1_000);
+        let refused = (0..5_000).find_map(|n| match server.try_run(format!("SET n{n} {value}")) {
+            Reply::Error(text) => Some(text),
+            _ => None,
+        });
+        assert!(refused.is_some_and(|text| text.starts_with("OOM ")), "{policy}");
+        let precious: Vec<String> = (0..300).map(|n| format!("precious{n}")).collect();
+        assert_eq!(server.run(format!("EXISTS {}", precious.join(" "))), 300, "{policy}");
+        assert_eq!(server.run("EXISTS q"), 0, "{policy}");
+        assert_eq!(server.run("EXISTS kept"), 1, "{policy}");
+        assert_eq!(["evicted_queues", "rescued_queues", "evicted_instead"].map(|name| figure(&server, name)), [1, 0, 0], "{policy}");
+    }
+}
+
+#[test]
+fn without_config_no_jobs_are_taken_that_could_be_evicted() {
+    let server = Server::with(&["rename-command CONFIG \"\"", "maxmemory 100mb", "maxmemory-policy allkeys-lru"]);
+    assert!(server.error("RQ.PUSH q x").starts_with("UNSAFE "));
+    assert_eq!(server.server_info("rq")["rq_eviction_unsafe"], "yes");
+    let found = server.run("RQ.DOCTOR");
+    let codes: Vec<&str> = found.array().iter().map(|row| row.array()[1].text()).collect();
+    assert!(codes.contains(&"eviction-allkeys") && !codes.contains(&"no-maxmemory"), "{codes:?}");
 }
 
 #[test]
