@@ -1,7 +1,7 @@
 //! RQ.DOCTOR: each finding is provoked, and the line that it advises, taken from the reply and sent
 //! as it is, makes it go away.
 
-use crate::harness::{wait_until, Client, Cluster, Reply, Scene, Server, Stop};
+use crate::harness::{crowd_out, wait_until, Client, Cluster, Reply, Scene, Server, Stop};
 
 /// One finding of a reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,15 +82,7 @@ fn evicted_queues() {
     let server = Server::with(&["rq.eviction-guard warn", "maxmemory-policy allkeys-random"]);
     server.run("RQ.MPUSH q 3 a b c");
     assert!(!has(&server, "evicted"));
-    let used = server.server_number("memory", "used_memory");
-    server.run(format!("CONFIG SET maxmemory {}", used + 2_000_000));
-    let filler = "x".repeat(10_000);
-    let mut keys = 0;
-    while server.run("EXISTS q") == 1 {
-        server.run(format!("SET filler{keys} {filler}"));
-        keys += 1;
-        assert!(keys < 100_000, "it is never evicted");
-    }
+    crowd_out(&server, || server.run("EXISTS q") == 0);
     assert!(mends(&server, "evicted").text.starts_with("1 queues"));
 }
 
@@ -115,16 +107,10 @@ fn queues_that_were_put_back() {
         return; // there RQ cannot put them back
     }
     server.run("RQ.MPUSH q 3 a b c");
-    let used = server.server_number("memory", "used_memory");
-    server.run(format!("CONFIG SET maxmemory {}", used + 2_000_000));
-    assert!(!has(&server, "eviction-allkeys"));
-    let filler = "x".repeat(10_000);
-    let mut keys = 0;
-    while server.server_number("rq", "rq_rescued_queues") == 0 {
-        server.try_run(format!("SET filler{keys} {filler}"));
-        keys += 1;
-        assert!(keys < 100_000, "it is never evicted");
-    }
+    crowd_out(&server, || {
+        assert!(!has(&server, "eviction-allkeys"));
+        server.server_number("rq", "rq_rescued_queues") > 0
+    });
     mends(&server, "evicted-and-put-back");
     assert_eq!(server.run("RQ.LEN q"), 3);
 }

@@ -1,7 +1,7 @@
 //! A server that is out of memory, and one that would drop keys: what works, what is refused.
 //! Case B38.
 
-use crate::harness::{check_equal, jobs, stock, wait_until, Server, Stop};
+use crate::harness::{crowd_out, check_equal, jobs, stock, wait_until, Server, Stop};
 
 /// A server with a stocked queue and no memory left.
 fn full(config: &[&str]) -> (Server, crate::harness::Stock) {
@@ -254,16 +254,7 @@ fn queues_that_were_evicted_are_counted_and_told() {
     server.run("RQ.MPUSH q 3 a b c");
     let worker = server.client();
     worker.send_line("RQ.LEASE other w BLOCK 0");
-    let used = server.server_number("memory", "used_memory");
-    server.run(format!("CONFIG SET maxmemory {}", used + 2_000_000));
-    let filler = "x".repeat(10_000);
-    let mut keys = 0;
-    while server.run("EXISTS q") == 1 {
-        // Whatever is evicted for it, the queue's turn comes.
-        server.run(format!("SET filler{keys} {filler}"));
-        keys += 1;
-        assert!(keys < 100_000, "it is never evicted");
-    }
+    crowd_out(&server, || server.run("EXISTS q") == 0);
     assert_eq!(server.server_number("rq", "rq_evicted_queues"), 1);
     if !server.is_redis_7_0() {
         assert_eq!(server.server_number("rq", "rq_evicted_jobs"), 3);

@@ -273,6 +273,21 @@ impl Drop for Server {
     }
 }
 
+/// Sets keys on a server with little memory until something has been evicted for them: whatever goes
+/// first, its turn comes.
+#[track_caller]
+pub fn crowd_out(server: &Server, is_done: impl Fn() -> bool) {
+    let used = server.server_number("memory", "used_memory");
+    server.run(format!("CONFIG SET maxmemory {}", used + 2_000_000));
+    let filler = "x".repeat(10_000);
+    let mut keys = 0;
+    while !is_done() {
+        server.run(format!("SET filler{keys} {filler}"));
+        keys += 1;
+        assert!(keys < 100_000, "it is never evicted");
+    }
+}
+
 /// A client that a command keeps waiting.
 #[track_caller]
 pub fn block(server: &Server, line: &str) -> Client {
