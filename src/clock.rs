@@ -134,6 +134,11 @@ impl QueueTime {
         self.paused.set(true);
     }
 
+    /// Writes were paused when last looked.
+    pub fn is_paused(&self) -> bool {
+        self.paused.get()
+    }
+
     /// From now on, for as long as configured, no lease expires.
     pub fn begin_grace(&self, why: &str) {
         let grace_ms = self.grace_ms.get();

@@ -112,6 +112,20 @@ pub fn tick(node: &Node, ctx: &Ctx) {
     node.timer.ended();
     blocking::expire(node);
     blocking::tell_what_is_left(node);
+    do_due(node, ctx);
+}
+
+/// The server's heartbeat, by which it ends pauses of writes. What is due is done at once, not with
+/// the next tick: if pauses follow each other, each may begin before that, and none would be done.
+/// The caller arms the timer again afterwards.
+pub fn after_pause(node: &Node, ctx: &Ctx) {
+    if node.time.is_paused() && !writes_are_paused() {
+        do_due(node, ctx);
+    }
+}
+
+/// Does what is due for about a millisecond, if this server may now.
+fn do_due(node: &Node, ctx: &Ctx) {
     let now_us = node.time.monotonic_us();
     let in_time = || node.time.monotonic_us().saturating_sub(now_us) <= node.options.tick_us.get();
     if let Some(again_us) = may_not_write(node, ctx) {
