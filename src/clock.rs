@@ -40,8 +40,9 @@ pub struct QueueTime {
     alive_us: Cell<u64>,
     /// How long it may stand still.
     stall_us: Cell<u64>,
-    /// Writes were paused when last looked.
-    paused: Cell<bool>,
+    /// Since when writes have been paused, as far as was looked, by the monotonic clock; 0: they
+    /// are not.
+    paused_us: Cell<u64>,
     /// When a time from the far future was last warned of.
     warned_us: Cell<u64>,
 }
@@ -59,7 +60,7 @@ impl QueueTime {
         let alive_us = self.alive_us.get();
         if alive_us != 0 && real_us.saturating_sub(alive_us) > self.stall_us.get().max(STALL_US) {
             self.alive_us.set(real_us);
-            self.begin_grace("the server stood still");
+            self.make_up_for(real_us.saturating_sub(alive_us), "the server stood still");
         }
         let offset_ms = self.offset_ms.get();
         let mono_us = shift(real_us, offset_ms);
@@ -124,29 +125,50 @@ impl QueueTime {
     /// A command that writes is running, or nobody pauses writes: if they were paused, that has
     /// ended.
     pub fn not_paused(&self) {
-        if self.paused.replace(false) {
-            self.begin_grace("a pause of writes has ended");
+        let since_us = self.paused_us.replace(0);
+        if since_us != 0 {
+            self.make_up_for(self.monotonic_us().saturating_sub(since_us), "a pause of writes has ended");
         }
     }
 
     /// Writes are paused.
     pub fn paused(&self) {
-        self.paused.set(true);
+        if !self.is_paused() {
+            self.paused_us.set(self.monotonic_us());
+        }
     }
 
     /// Writes were paused when last looked.
     pub fn is_paused(&self) -> bool {
-        self.paused.get()
+        self.paused_us.get() != 0
     }
 
     /// From now on, for as long as configured, no lease expires.
     pub fn begin_grace(&self, why: &str) {
-        let grace_ms = self.grace_ms.get();
-        let mono_us = shift(self.monotonic_us(), self.offset_ms.get());
-        self.grace_end_us.set(mono_us.saturating_add(grace_ms.saturating_mul(1_000)));
-        if grace_ms > 0 {
-            log(Level::Debug, &format!("{why}: no lease expires for {grace_ms} ms"));
+        self.end_grace_at(self.after(self.grace_ms.get().saturating_mul(1_000)), why);
+    }
+
+    /// The same, after workers could not be served for `lost_us`. What happens again and again, such
+    /// as a slow script every few seconds, must not keep leases for ever: unless more was lost, the
+    /// grace is no longer than the time since the last one.
+    fn make_up_for(&self, lost_us: u64, why: &str) {
+        let last_end_us = self.grace_end_us.get();
+        let since_us = if last_end_us == 0 { u64::MAX } else { self.after(0).saturating_sub(last_end_us) };
+        let grace_us = self.grace_ms.get().saturating_mul(1_000).min(since_us.max(lost_us));
+        self.end_grace_at(self.after(grace_us).max(last_end_us), why);
+    }
+
+    fn end_grace_at(&self, end_us: u64, why: &str) {
+        self.grace_end_us.set(end_us);
+        let left_ms = end_us.saturating_sub(self.after(0)) / 1_000;
+        if left_ms > 0 {
+            log(Level::Debug, &format!("{why}: no lease expires for {left_ms} ms"));
         }
+    }
+
+    /// The monotonic clock with the offset, so much later.
+    fn after(&self, us: u64) -> u64 {
+        shift(self.monotonic_us(), self.offset_ms.get()).saturating_add(us)
     }
 
     /// The length of the grace.

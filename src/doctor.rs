@@ -97,6 +97,7 @@ fn server(node: &Node, ctx: &Ctx) -> Server {
         evicted: (node.guard.queues_lost.get(), node.guard.jobs_lost.get()),
         rescues: guard::rescues(node),
         rescued: node.rescue.revived.get(),
+        given_way: node.rescue.given_way(),
         not_applied: node.count.undecodable.get().saturating_add(node.count.misfits.get()),
     }
 }

@@ -102,7 +102,7 @@ pub fn cron(node: &Node, ctx: &Ctx, hz: u64) {
             sweep(node, ctx);
         }
     }
-    timer::after_pause(node, ctx);
+    timer::look_for_pause(node, ctx);
     // Wall clocks are set, ticks are lost: this comes again anyway.
     timer::arm(node, ctx);
 }

@@ -73,7 +73,7 @@ fn process(node: &Node, out: &InfoCtx) {
     out.number(c"rescued_queues", node.rescue.revived.get());
     out.number(c"evicted_instead", node.rescue.others_evicted.get());
     out.number(c"missed_revivals", node.count.missed_revivals.get());
-    out.text(c"eviction_given_way", if node.rescue.has_given_way() { "yes" } else { "no" });
+    out.text(c"eviction_given_way", if node.rescue.given_way().is_some() { "yes" } else { "no" });
     out.number(c"evicted_queues", node.guard.queues_lost.get());
     out.number(c"evicted_jobs", node.guard.jobs_lost.get());
     out.number(c"undecodable_batches", node.count.undecodable.get());

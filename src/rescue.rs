@@ -68,9 +68,9 @@ const OTHERS: u64 = 100;
 const LOW: f32 = 0.9;
 
 impl Rescue {
-    /// Whether the policy is noeviction by our doing.
-    pub fn has_given_way(&self) -> bool {
-        self.given_way.borrow().is_some()
+    /// The user's policy, while it is noeviction by our doing.
+    pub fn given_way(&self) -> Option<String> {
+        self.given_way.borrow().clone()
     }
 }
 
@@ -156,8 +156,7 @@ fn give_way(node: &Node, ctx: &Ctx) {
 /// Gives the user's policy back if memory has fallen, or if rescues are not wanted any more.
 /// Called every second.
 pub fn look(node: &Node, ctx: &Ctx) {
-    let given_way = node.rescue.given_way.borrow().clone();
-    let Some(policy) = given_way else { return };
+    let Some(policy) = node.rescue.given_way() else { return };
     // As queues drain, a cache may take what they leave, and go instead of them again.
     let queues = node.index.borrow().len() as u64;
     let others = ctx.all_keys().saturating_sub(queues);

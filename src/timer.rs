@@ -115,11 +115,12 @@ pub fn tick(node: &Node, ctx: &Ctx) {
     do_due(node, ctx);
 }
 
-/// The server's heartbeat, by which it ends pauses of writes. What is due is done at once, not with
-/// the next tick: if pauses follow each other, each may begin before that, and none would be done.
-/// The caller arms the timer again afterwards.
-pub fn after_pause(node: &Node, ctx: &Ctx) {
-    if node.time.is_paused() && !writes_are_paused() {
+/// The server's heartbeat, by which it ends pauses of writes. What is due is done at once then, not
+/// with the next tick: if pauses follow each other, each may begin before that, and none of it would
+/// be done. The caller arms the timer again afterwards.
+pub fn look_for_pause(node: &Node, ctx: &Ctx) {
+    let was_paused = node.time.is_paused();
+    if may_not_write(node, ctx).is_none() && was_paused {
         do_due(node, ctx);
     }
 }

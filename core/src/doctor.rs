@@ -3,7 +3,7 @@
 
 use crate::effects::Local;
 use crate::findings::{
-    word, Found, ACCEPT_APPLY, AOF_FSYNC, AOF_OFF, DEAD_GROWING, DEAD_MANY, DIVERGED, EVICTED, EVICTION, RESCUED, GROUP_PAUSED, GROUP_RETRY,
+    word, Found, ACCEPT_APPLY, AOF_FSYNC, AOF_OFF, DEAD_GROWING, DEAD_MANY, DIVERGED, EVICTED, EVICTION, GIVEN_WAY, RESCUED, GROUP_PAUSED, GROUP_RETRY,
     LEASE_SHORT, MEMORY_FULL, NOBODY_LEASING, NO_MAXMEMORY, NO_REPLICA, NO_REPLICA_IN_CLUSTER, PAUSED_LONG, QUEUE_LARGE, QUEUE_TTL,
     REPLICA_NOT_NEEDED, SLOTS_FULL, SLOTS_PAUSED, STALE, VOLATILE,
 };
@@ -66,6 +66,8 @@ pub struct Server {
     pub rescues: bool,
     /// How often one was.
     pub rescued: u64,
+    /// The policy until RQ has set noeviction, which it will set back.
+    pub given_way: Option<String>,
     /// Ops that did not decode, or did not fit.
     pub not_applied: u64,
 }
@@ -101,6 +103,9 @@ pub fn examine_server(server: &Server, found: &mut Vec<Found>) {
     }
     if evicts && server.rescued > 0 {
         found.push(RESCUED.with(&[("policy", policy), ("count", &server.rescued)]));
+    }
+    if let Some(policy) = &server.given_way {
+        found.push(GIVEN_WAY.with(&[("policy", policy), ("more", &used.saturating_mul(2))]));
     }
     if !server.primary && server.not_applied > 0 {
         found.push(DIVERGED.with(&[("count", &server.not_applied)]));

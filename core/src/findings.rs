@@ -94,6 +94,9 @@ findings! {
     MEMORY_FULL: "memory-full", Critical,
         "{used} of {max} bytes (maxmemory) are in use: when it is full, pushes are refused",
         "CONFIG SET maxmemory {more}";
+    GIVEN_WAY: "eviction-given-way", Warning,
+        "nothing but queues was left to evict, so RQ has set maxmemory-policy from {policy} to noeviction, until less than 90 % of maxmemory is used or there are other keys again: writes that need more memory are refused (no CONFIG REWRITE meanwhile, it would keep noeviction)",
+        "CONFIG SET maxmemory {more}";
     DIVERGED: "replica-diverged", Critical,
         "{count} changes that came from the primary could not be applied here: this replica may lack jobs. Give it the primary's version of the module and start it anew without its files, so that it copies everything",
         "SHUTDOWN NOSAVE";

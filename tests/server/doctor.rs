@@ -1,7 +1,7 @@
 //! RQ.DOCTOR: each finding is provoked, and the line that it advises, taken from the reply and sent
 //! as it is, makes it go away.
 
-use crate::harness::{crowd_out, wait_until, Client, Cluster, Reply, Scene, Server, Stop};
+use crate::harness::{crowd_out, outgrow, wait_until, Client, Cluster, Reply, Scene, Server, Stop};
 
 /// One finding of a reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,6 +113,22 @@ fn queues_that_were_put_back() {
     });
     mends(&server, "evicted-and-put-back");
     assert_eq!(server.run("RQ.LEN q"), 3);
+}
+
+#[test]
+fn queues_that_outgrow_the_memory() {
+    let server = Server::with(&["maxmemory-policy allkeys-lru"]);
+    if server.is_redis_7_0() {
+        return; // there RQ cannot put them back, and takes none
+    }
+    server.push("q x");
+    assert!(!has(&server, "eviction-given-way"));
+    outgrow(&server, "q");
+    let one = found(&server, "eviction-given-way");
+    assert!(one.text.contains("from allkeys-lru to noeviction"), "{}", one.text);
+    type_line(&server, &one.remedy);
+    wait_until("the policy to be given back", || !has(&server, "eviction-given-way"));
+    assert_eq!(server.config("maxmemory-policy"), "allkeys-lru");
 }
 
 #[test]

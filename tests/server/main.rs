@@ -23,6 +23,7 @@ mod events;
 mod failover;
 mod figures;
 mod freeing;
+mod grace;
 mod groups;
 mod leasing;
 mod leaving;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::harness::{jobs, wait_until, Client, Reply, Scene, Server, Stop};
+use crate::harness::{jobs, outgrow, wait_until, Client, Reply, Scene, Server, Stop};
 
 /// Whether this server lets a module put back what it evicts.
 fn rescues(server: &Server) -> bool {
@@ -162,11 +162,7 @@ fn given_way() -> Option<Server> {
         return None;
     }
     server.push("q x");
-    leave_room(&server, 100_000);
-    let payload = "p".repeat(1_000);
-    wait_until("noeviction", || {
-        server.try_run(format!("RQ.PUSH q {payload}")).is_error() && server.config("maxmemory-policy") == "noeviction"
-    });
+    outgrow(&server, "q");
     Some(server)
 }
 

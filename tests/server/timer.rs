@@ -13,7 +13,7 @@ fn block(server: &Server, key: &str) -> Client {
 }
 
 /// The same, for a job that may be there already.
-fn ask(server: &Server, key: &str) -> Client {
+pub fn ask(server: &Server, key: &str) -> Client {
     let worker = server.client();
     worker.send_line(format!("RQ.LEASE {key} w BLOCK 0 LEASE 7200000"));
     worker
@@ -21,7 +21,7 @@ fn ask(server: &Server, key: &str) -> Client {
 
 /// The one job that the worker gets.
 #[track_caller]
-fn woken(worker: &Client) -> Job {
+pub fn woken(worker: &Client) -> Job {
     let mut jobs = jobs(&worker.reply());
     assert_eq!(jobs.len(), 1);
     jobs.remove(0)
@@ -273,50 +273,6 @@ fn b43_a_replica_does_nothing_by_itself() {
     wait_until("the due job and the expired lease", || replica.run("RQ.LEN q READY") == 2);
     assert_eq!(replica.run("RQ.LEN q DEAD"), 1);
     assert_eq!(primary.digest("q"), digest);
-}
-
-#[test]
-fn the_grace_after_a_load_holds_expiry_but_not_due_jobs() {
-    let mut server = Server::with(&["appendonly yes", "appendfsync always", "rq.expiry-grace 3600000"]);
-    server.run("RQ.MPUSH q 2 kept reaped");
-    let held = server.lease("q w COUNT 2 LEASE 3600000");
-    server.push("q due DELAY 7200000");
-    server.restart_later(10_000_000);
-    // When the timer brings the due job, it has seen the expired leases.
-    assert_eq!(woken(&ask(&server, "q")).text(), "due");
-    assert_eq!(server.run("RQ.LEN q LEASED"), 3);
-    assert!(server.lease("q other").is_empty());
-    assert_eq!(server.codes(format!("RQ.ACK q {}", held[0])), [1], "that is what it is for");
-    assert_eq!(server.run("RQ.REAP q").array().len(), 1, "RQ.REAP does not regard it");
-    assert_eq!(server.lease_one("q other LEASE 7200000").id, held[1].id);
-}
-
-#[test]
-fn the_grace_ends() {
-    let mut server = Server::with(&["appendonly yes", "appendfsync always", "rq.expiry-grace 1500"]);
-    server.push("q x");
-    server.lease_one("q gone LEASE 3600000");
-    let before = server.now() + 4_000_000;
-    server.restart_later(4_000_000);
-    let job = woken(&ask(&server, "q"));
-    let delivered = server.job("q", &job.id).int("last-delivered-at");
-    assert!(delivered >= before + 1_500, "{} ms after the load", delivered - before);
-    assert_eq!(job.deliveries, 2);
-}
-
-#[test]
-fn b43_the_grace_after_a_promotion() {
-    let primary = Server::start();
-    let mut replica = primary.replica(&["rq.expiry-grace 3600000"]);
-    primary.push("q leased");
-    let held = primary.lease_one("q w LEASE 3600000");
-    primary.push("q due DELAY 7200000");
-    replica.wait_in_step(&primary);
-    replica.advance(10_000_000);
-    replica.run("REPLICAOF NO ONE");
-    assert_eq!(woken(&ask(&replica, "q")).text(), "due");
-    assert_eq!(replica.state("q", &held.id), "leased");
-    assert_eq!(replica.codes(format!("RQ.ACK q {held}")), [1], "tokens are good there too");
 }
 
 #[test]

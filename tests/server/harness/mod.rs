@@ -17,7 +17,7 @@ pub use reply::{Fields, Reply};
 pub use resharding::{How, Moving};
 pub use scene::{check_equal, Scene};
 pub use launch::module;
-pub use server::{block, crowd_out, Server, Stop};
+pub use server::{block, crowd_out, outgrow, Server, Stop};
 pub use stock::{stock, Stock};
 pub use traffic::Traffic;
 

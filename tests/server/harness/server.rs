@@ -288,6 +288,17 @@ pub fn crowd_out(server: &Server, is_done: impl Fn() -> bool) {
     }
 }
 
+/// Pushes to a server with little memory and a policy that evicts queues until RQ has given way.
+#[track_caller]
+pub fn outgrow(server: &Server, key: &str) {
+    let used = server.server_number("memory", "used_memory");
+    server.run(format!("CONFIG SET maxmemory {}", used + 100_000));
+    let payload = "p".repeat(1_000);
+    wait_until("noeviction", || {
+        server.try_run(format!("RQ.PUSH {key} {payload}")).is_error() && server.config("maxmemory-policy") == "noeviction"
+    });
+}
+
 /// A client that a command keeps waiting.
 #[track_caller]
 pub fn block(server: &Server, line: &str) -> Client {
