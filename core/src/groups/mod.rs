@@ -9,6 +9,10 @@
 //! meets it once, not each time, however many jobs it has. Parking is a cache of what can be
 //! derived: it is in no op and in no snapshot, and a replica may have it otherwise.
 
+mod check;
+mod parking;
+mod turns;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -18,12 +22,15 @@ use crate::pause::Pause;
 use crate::policy::Policy;
 use crate::rate::Grants;
 use crate::ready::{Lanes, ReadyKey};
-use crate::store::{ByTime, Entry, Jobs, Order};
+use crate::store::{ByTime, Jobs, Order};
+
+pub(crate) use check::Seen;
+pub(crate) use parking::Barred;
+pub(crate) use turns::Turns;
+use turns::{leave_ring, Rings};
 
 /// The number of a group within a queue.
 pub(crate) type GroupId = u32;
-/// Turns by priority, as a snapshot has them.
-pub(crate) type Turns = Vec<(i8, u64)>;
 
 /// One group.
 #[derive(Debug, Clone)]
@@ -57,7 +64,7 @@ pub(crate) struct Groups {
     groups: Vec<Option<Group>>,
     free: Vec<GroupId>,
     /// The groups that may be served, by turn.
-    rings: BTreeMap<Reverse<i8>, BTreeSet<(u64, GroupId)>>,
+    rings: Rings,
     /// All ready jobs of groups, in the order of PEEK.
     all: Lanes,
     /// Parked groups that come back by time.
@@ -90,15 +97,6 @@ impl Group {
     pub(crate) fn oldest_ready(&self) -> Option<u64> {
         self.ready.values().filter_map(|member| member.jobs.first()).map(|first| first.at()).min()
     }
-}
-
-/// Why a group is not served now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Barred {
-    /// Until a job of it ends, or a pause without end.
-    ByState,
-    /// By its rate or a pause, until this time, Unix ms.
-    Until(u64),
 }
 
 impl Groups {
@@ -253,11 +251,6 @@ impl Groups {
         any
     }
 
-    fn next_turn(&mut self) -> u64 {
-        self.counter = self.counter.saturating_add(1);
-        self.counter
-    }
-
     pub(crate) fn insert_ready(&mut self, id: GroupId, key: ReadyKey, slot: Slot, stored: &Jobs) {
         self.all.insert(key, slot, stored);
         let turn = self.next_turn();
@@ -291,109 +284,6 @@ impl Groups {
         }
     }
 
-    /// A group, or the jobs without one, was served at a priority: it goes to the end of the ring.
-    pub(crate) fn served(&mut self, id: Option<GroupId>, priority: Reverse<i8>) {
-        if self.is_empty() {
-            return;
-        }
-        let turn = self.next_turn();
-        self.set_turn(id, priority, turn);
-    }
-
-    /// The turn of a group, or of the jobs without one, at a priority; 0: none is noted.
-    pub(crate) fn turn(&self, id: Option<GroupId>, priority: Reverse<i8>) -> u64 {
-        match id {
-            None => self.bare_turn(priority),
-            Some(id) => self.get(id).and_then(|group| group.ready.get(&priority)).map_or(0, |member| member.turn),
-        }
-    }
-
-    /// Sets a turn; 0 has no effect on a group.
-    pub(crate) fn set_turn(&mut self, id: Option<GroupId>, priority: Reverse<i8>, turn: u64) {
-        let Some(id) = id else {
-            match turn {
-                0 => self.bare.remove(&priority),
-                turn => self.bare.insert(priority, turn),
-            };
-            return;
-        };
-        let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        let Some(member) = group.ready.get_mut(&priority).filter(|_| turn > 0) else { return };
-        let old = std::mem::replace(&mut member.turn, turn);
-        if !group.parked {
-            leave_ring(&mut self.rings, priority, old, id);
-            self.rings.entry(priority).or_default().insert((turn, id));
-        }
-    }
-
-    /// Jobs without group come to a priority where there were none.
-    pub(crate) fn bare_arrives(&mut self, priority: Reverse<i8>) {
-        if !self.is_empty() {
-            let turn = self.next_turn();
-            self.bare.insert(priority, turn);
-        }
-    }
-
-    pub(crate) fn bare_turn(&self, priority: Reverse<i8>) -> u64 {
-        self.bare.get(&priority).copied().unwrap_or(0)
-    }
-
-    /// The priorities at which some group may be served, highest first.
-    pub(crate) fn priorities(&self) -> impl Iterator<Item = Reverse<i8>> + '_ {
-        self.rings.keys().copied()
-    }
-
-    /// Who is next at a priority: its turn, and its first job.
-    pub(crate) fn head(&self, priority: Reverse<i8>, stored: &Jobs) -> Option<(u64, GroupId, ReadyKey, Slot)> {
-        let (turn, id) = *self.rings.get(&priority)?.first()?;
-        let first = self.get(id)?.ready.get(&priority)?.jobs.first()?;
-        Some((turn, id, (priority, first.at(), stored.id(first.slot())?), first.slot()))
-    }
-
-    /// Whether nothing new of a group may be leased at `now`.
-    pub(crate) fn barred(&self, id: GroupId, policy: &Policy, now: u64) -> Option<Barred> {
-        let group = self.get(id)?;
-        if group.is_full(policy, false) {
-            return Some(Barred::ByState);
-        }
-        if let Some(pause) = Pause::on(group.pause.as_ref(), now) {
-            return Some(pause.until.map_or(Barred::ByState, Barred::Until));
-        }
-        group.grants.barred_until(now, policy.group_rate()).map(Barred::Until)
-    }
-
-    /// Takes a group out of the rings.
-    pub(crate) fn park(&mut self, id: GroupId, why: Barred) {
-        let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        group.parked = true;
-        for (priority, member) in &group.ready {
-            leave_ring(&mut self.rings, *priority, member.turn, id);
-        }
-        if let Barred::Until(at) = why {
-            self.wake.remove(&(group.wake_at, id));
-            group.wake_at = at;
-            self.wake.insert((at, id));
-        }
-    }
-
-    /// What barred a group may be over.
-    pub(crate) fn unpark(&mut self, id: GroupId) {
-        let Some(group) = self.groups.get_mut(id as usize).and_then(Option::as_mut) else { return };
-        if !std::mem::take(&mut group.parked) {
-            return;
-        }
-        let wake_at = std::mem::take(&mut group.wake_at);
-        self.wake.remove(&(wake_at, id));
-        for (priority, member) in &group.ready {
-            self.rings.entry(*priority).or_default().insert((member.turn, id));
-        }
-    }
-
-    /// The same for all, after a change of the policy.
-    pub(crate) fn unpark_all(&mut self) {
-        (0..self.groups.len()).filter_map(|id| GroupId::try_from(id).ok()).for_each(|id| self.unpark(id));
-    }
-
     /// Groups have another rate, or none. One that is set anew begins with no grants known, and
     /// those that are only remembered for it may have to go.
     pub(crate) fn settle_all(&mut self, policy: &Policy) {
@@ -403,55 +293,9 @@ impl Groups {
         (0..self.groups.len()).filter_map(|id| GroupId::try_from(id).ok()).for_each(|id| self.settle(id, Some(policy)));
     }
 
-    /// Groups whose time has come may be served again.
-    pub(crate) fn wake(&mut self, now: u64) {
-        while let Some((_, id)) = self.wake.first().copied().filter(|(at, _)| *at <= now) {
-            self.unpark(id);
-        }
-    }
-
-    /// Whether a group may be served, or will be looked at at `now`.
-    pub(crate) fn any_in_turn(&self, now: u64) -> bool {
-        !self.rings.is_empty() || self.wake.first().is_some_and(|(at, _)| *at <= now)
-    }
-
-    /// Whether something of a group would be leased at `now`, whatever has been parked or not. It
-    /// looks at a thousand groups at most; LEASE parks those that it meets in vain.
-    pub(crate) fn any_free(&self, policy: &Policy, now: u64) -> bool {
-        let woken = self.wake.iter().take_while(|(at, _)| *at <= now);
-        let ids = self.rings.values().flatten().chain(woken).map(|(_, id)| *id).take(1_000);
-        ids.filter(|id| self.get(*id).is_some_and(|group| !group.ready.is_empty())).any(|id| self.barred(id, policy, now).is_none())
-    }
-
-    /// When the next parked group comes back by time, after `now`.
-    pub(crate) fn next_wake(&self, now: u64) -> Option<u64> {
-        self.wake.range((now.saturating_add(1), 0)..).next().map(|(at, _)| *at)
-    }
-
     /// When a group can be forgotten.
     pub(crate) fn next_idle(&self) -> Option<u64> {
         self.idle.first().map(|(until, _)| *until)
-    }
-
-    /// The group whose pause ends first.
-    pub(crate) fn next_pause_end(&self) -> Option<(u64, &Group)> {
-        let (until, id) = self.pause_ends.first()?;
-        Some((*until, self.get(*id)?))
-    }
-
-    /// Pauses a group, or ends its pause.
-    pub(crate) fn set_pause(&mut self, id: GroupId, pause: Option<Pause>, policy: &Policy) {
-        let until = pause.as_ref().and_then(|pause| pause.until);
-        let Some(group) = self.get_mut(id) else { return };
-        let old = std::mem::replace(&mut group.pause, pause).and_then(|pause| pause.until);
-        if let Some(old) = old {
-            self.pause_ends.remove(&(old, id));
-        }
-        if let Some(until) = until {
-            self.pause_ends.insert((until, id));
-        }
-        self.unpark(id);
-        self.settle(id, Some(policy));
     }
 
     /// A job of the group was leased, or is not any more.
@@ -501,84 +345,7 @@ impl Groups {
         self.all.after(after, stored)
     }
 
-    /// The counter and the turns of the jobs without group, for a snapshot.
-    pub(crate) fn turns(&self) -> (u64, Turns) {
-        (self.counter, self.bare.iter().map(|(priority, turn)| (priority.0, *turn)).collect())
-    }
-
-    /// The turns of one group.
-    pub(crate) fn turns_of(group: &Group) -> Turns {
-        group.ready.iter().map(|(priority, member)| (priority.0, member.turn)).collect()
-    }
-
-    /// Sets what [`Groups::turns`] gave; the counter never goes back.
-    pub(crate) fn set_turns(&mut self, counter: u64, bare: &[(i8, u64)]) {
-        self.counter = counter;
-        self.bare = bare.iter().map(|(priority, turn)| (Reverse(*priority), *turn)).collect();
-    }
-
-    /// Sets the turns and grants of a group from a snapshot.
-    pub(crate) fn set_group(&mut self, id: GroupId, turns: &[(i8, u64)], grants: Grants) {
-        let Some(group) = self.get_mut(id) else { return };
-        group.grants = grants;
-        for (priority, turn) in turns {
-            self.set_turn(Some(id), Reverse(*priority), *turn);
-        }
-    }
-
     pub(crate) fn bytes(&self) -> usize {
         self.name_bytes.saturating_add(self.ids.len().saturating_mul(1_000)).saturating_add(self.all.bytes().saturating_mul(2))
-    }
-
-    /// Whether it is consistent; `jobs` are all jobs of groups: group, key and slot if ready,
-    /// whether leased, whether waiting for a retry.
-    pub(crate) fn check(&self, jobs: &BTreeMap<GroupId, Seen>, stored: &Jobs) -> Result<(), String> {
-        self.all.check(stored)?;
-        let (mut ready, mut in_rings) = (0usize, 0usize);
-        for (id, group) in self.after(None) {
-            let nothing = Seen::default();
-            let seen = jobs.get(&id).unwrap_or(&nothing);
-            let kept = (group.jobs, group.leased, group.retrying);
-            if kept != (seen.jobs, seen.leased, seen.retrying) {
-                return Err(format!("group {id}: {kept:?} kept, {seen:?} counted"));
-            }
-            if seen.jobs == 0 && group.pause.is_none() && group.idle_until == 0 {
-                return Err(format!("group {id} is kept for nothing"));
-            }
-            for (priority, member) in &group.ready {
-                member.jobs.check(stored)?;
-                ready = ready.saturating_add(member.jobs.len());
-                let stands = self.rings.get(priority).is_some_and(|ring| ring.contains(&(member.turn, id)));
-                if stands == group.parked || member.jobs.is_empty() {
-                    return Err(format!("group {id} parked {} and in its ring {stands}", group.parked));
-                }
-                in_rings = in_rings.saturating_add(usize::from(stands));
-            }
-        }
-        let rings: usize = self.rings.values().map(BTreeSet::len).sum();
-        if ready != self.all.len() || rings != in_rings {
-            return Err(format!("groups: {ready} ready, {} kept; {in_rings} in rings, {rings} kept", self.all.len()));
-        }
-        if jobs.keys().any(|id| self.get(*id).is_none()) {
-            return Err("a job of a group that is not there".into());
-        }
-        Ok(())
-    }
-}
-
-/// What a check has seen of a group.
-#[derive(Debug, Default)]
-pub(crate) struct Seen {
-    pub(crate) jobs: u64,
-    pub(crate) leased: u64,
-    pub(crate) retrying: u64,
-}
-
-fn leave_ring(rings: &mut BTreeMap<Reverse<i8>, BTreeSet<(u64, GroupId)>>, priority: Reverse<i8>, turn: u64, id: GroupId) {
-    if let Some(ring) = rings.get_mut(&priority) {
-        ring.remove(&(turn, id));
-        if ring.is_empty() {
-            rings.remove(&priority);
-        }
     }
 }
