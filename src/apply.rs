@@ -3,6 +3,8 @@
 //! Nothing is decided here: no promotion, no expiry, no grant. If there is something to do, the
 //! tick of a primary does it.
 
+use rq_core::clock::is_of_our_time;
+
 use crate::api::{log, Argv, Ctx, Flags, Key, Level, Mode, Str};
 use crate::node::{add, Node};
 use crate::revival::{self, Message, Revival};
@@ -49,6 +51,10 @@ pub fn command(node: &Node, ctx: &Ctx, key: Str<'_>, argv: &Argv<'_>) {
     let (db, name) = (ctx.db(), key.bytes());
     let (there, ready) = opened.value().map_or((false, false), |value| {
         value.forget_old(now.ms);
+        let token = value.queue.last_token();
+        if is_of_our_time(token, now.ms) {
+            node.saw_token(token);
+        }
         let next = value.look_again_at(now.ms, now.no_expiry_before_ms);
         node.index.borrow_mut().learn(db, name, &value.told, next);
         (true, value.queue.may_lease(now.ms))

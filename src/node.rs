@@ -56,6 +56,8 @@ pub struct Node {
     pub sweep: RefCell<Sweep>,
     /// The buffers of a command, kept for the next one.
     effects: Cell<Option<Box<Effects>>>,
+    /// The last token that was given, here or by the primary.
+    last_token: Cell<u64>,
     random: Cell<u64>,
 }
 
@@ -122,7 +124,13 @@ impl Node {
             bar_slots: flags.contains(Flags::OOM) || guard::bars(self, flags),
             slots: &self.calendar,
             local: Local::default(),
+            last_token: self.last_token.get(),
         }
+    }
+
+    /// A token was given, here or by the primary.
+    pub fn saw_token(&self, token: u64) {
+        self.last_token.set(self.last_token.get().max(token));
     }
 
     /// Fresh random bits (SplitMix64, from a seed of the server's).

@@ -14,6 +14,7 @@ pub fn publish(node: &Node, ctx: &Ctx, key: Str<'_>, effects: &Effects) {
         node.count.events.get(event as usize).iter().for_each(|count| add(count, n));
     }
     add(&node.count.stale, effects.stale());
+    node.saw_token(effects.last_token());
     tell(node, ctx, key, effects);
 }
 

@@ -131,6 +131,10 @@ fn write(node: &Node, ctx: &Ctx, verb: Verb, key: Str<'_>, request: &Request<'_>
     if let Some(refusal) = guard::refusal(node, verb, newest_ms.is_none(), flags) {
         return ctx.error(&refusal);
     }
+    // An operator may have to stop workers just when memory is full; a new key needs some.
+    if verb == Verb::Pause && newest_ms.is_none() && flags.contains(Flags::OOM) {
+        return ctx.error("OOM command not allowed when used memory > 'maxmemory': the queue does not exist, and to pause it makes it");
+    }
     node.time.not_paused();
     let now = node.time.now_in(ctx, flags, newest_ms.unwrap_or(0));
     let mut turn = node.turn(now, flags);

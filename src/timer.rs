@@ -141,7 +141,7 @@ fn do_due(node: &Node, ctx: &Ctx) {
             let now = node.time.now();
             let due = node.index.borrow_mut().take_due(now.ms);
             let Some((db, key)) = due else { return };
-            work(node, ctx, db, &key, &[]);
+            work(node, ctx, db, &key, &Cause::Due);
         }
     }
 }
@@ -163,13 +163,13 @@ fn work_for_waiters(node: &Node, ctx: &Ctx) -> bool {
     let lost = node.waiters.borrow_mut().take_lost();
     if let Some(lost) = lost {
         add(&node.count.given_back, lost.leases.len() as u64);
-        work(node, ctx, lost.db, &lost.key, &lost.leases);
+        work(node, ctx, lost.db, &lost.key, &Cause::Lost(&lost.leases));
         hang_up(ctx, lost.client);
         return true;
     }
     let marked = node.waiters.borrow_mut().take_marked();
     let Some((db, key)) = marked else { return false };
-    work(node, ctx, db, &key, &[]);
+    work(node, ctx, db, &key, &Cause::Marked);
     true
 }
 
@@ -236,8 +236,18 @@ fn leave_alone(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, name: Str<'_>) {
     }
 }
 
+/// Why a queue is worked on.
+enum Cause<'a> {
+    /// Something is due.
+    Due,
+    /// There is something for those who wait, or something has happened to the key.
+    Marked,
+    /// These leases did not reach who they were for.
+    Lost(&'a [(JobId, u64)]),
+}
+
 /// Does what is due in one queue, and serves those who wait for it.
-fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) {
+fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, cause: &Cause<'_>) {
     if !ctx.select(db) {
         return node.index.borrow_mut().forget(db, key);
     }
@@ -261,8 +271,8 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
         effects.watch_ends(node.waiters.borrow().watch(db, key));
         let now = node.time.now_for(newest_ms);
         let turn = node.turn(now, ctx.flags() | Flags::DENY_BLOCKING);
-        if !lost.is_empty() {
-            give_back(queue, lost, &turn, &mut effects);
+        if let Cause::Lost(leases) = cause {
+            give_back(queue, leases, &turn, &mut effects);
         }
         let more = due(queue, &turn, STEPS, &mut effects);
         blocking::hand_out(node, (db, key), queue, &turn, &mut effects);
@@ -270,9 +280,13 @@ fn work(node: &Node, ctx: &Ctx, db: i32, key: &Rc<[u8]>, lost: &[(JobId, u64)]) 
         value.forget_old(now.ms);
         let next = if more { Some(now.ms) } else { value.next_event(now) };
         node.index.borrow_mut().correct(db, key, &value.told, next);
-        blocking::look_for_ends(node, (db, key), Some(&value.queue));
+        // What was not done here may have ended jobs too: a restore over the queue, say.
+        if matches!(cause, Cause::Marked) {
+            blocking::look_for_ends(node, (db, key), Some(&value.queue));
+        }
         opened.close(!effects.batch().is_empty());
     }
+    blocking::tell(node, (db, key), effects.ended());
     replicate::publish(node, ctx, name.get(), &effects);
     node.keep_effects(effects);
 }

@@ -5,11 +5,18 @@
 //! whose clock is ahead): then queue time goes on at half the pace of the monotonic clock until
 //! the wall has caught up, so that deadlines are never frozen and the surplus is shed gently.
 
+use crate::job::token_ms;
 use crate::limits::MAX_TIME_MS;
 
 /// A time from elsewhere further ahead of the wall clock than this is not adopted: one node with
 /// a broken clock must not carry all others away.
 pub const MAX_AHEAD_MS: u64 = 3_600_000;
+
+/// Whether a token may have come from a clock such as ours at `now`. One from an absurd clock, or of a
+/// forged snapshot, stays a matter of its own queue.
+pub fn is_of_our_time(token: u64, now: u64) -> bool {
+    token_ms(token) <= now.saturating_add(MAX_AHEAD_MS)
+}
 
 /// The queue time of a node.
 #[derive(Debug, Clone, Default)]

@@ -38,6 +38,9 @@ pub struct Turn<'a> {
     pub slots: &'a dyn Slots,
     /// Figures of this process, for INFO.
     pub local: Local,
+    /// The last token that this node knows of, whatever queue it was of: one that is deleted and made
+    /// again, or restored as it was, must not give the same ones out again.
+    pub last_token: u64,
 }
 
 impl Turn<'_> {
@@ -54,6 +57,7 @@ impl Turn<'_> {
             bar_slots: false,
             slots: &NoCalendar,
             local: Local::default(),
+            last_token: 0,
         }
     }
 }
@@ -120,6 +124,7 @@ pub struct Effects {
     stale: u64,
     duplicates: u64,
     nothing: u64,
+    last_token: u64,
 }
 
 impl Effects {
@@ -142,6 +147,7 @@ impl Effects {
         self.stale = 0;
         self.duplicates = 0;
         self.nothing = 0;
+        self.last_token = 0;
     }
 
     /// The batch of ops; empty if nothing was changed.
@@ -165,9 +171,19 @@ impl Effects {
         self.granted_slots.clear();
     }
 
+    /// A token was given that other queues are to know.
+    pub(crate) fn saw_token(&mut self, token: u64) {
+        self.last_token = token;
+    }
+
     pub(crate) fn grant(&mut self, id: JobId, token: u64, slot: Slot) {
         self.granted.push((id, token));
         self.granted_slots.push(slot);
+    }
+
+    /// The last token that was given, if other queues are to know it; 0: none was.
+    pub fn last_token(&self) -> u64 {
+        self.last_token
     }
 
     /// The same leases, with the places of their jobs, as long as nobody moves them.

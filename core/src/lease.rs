@@ -2,6 +2,7 @@
 
 use crate::canary::Fault;
 use crate::choose::Choice;
+use crate::clock::is_of_our_time;
 use crate::effects::Run;
 use crate::id::IdText;
 use crate::job::Reason;
@@ -55,16 +56,21 @@ impl Run<'_, '_> {
             }
             self.commit(&Op::Lease { id, token, lease_ms, consumer });
             self.effects.grant(id, token, slot);
+            if is_of_our_time(token, now) {
+                self.effects.saw_token(token);
+            }
             self.effects.waited(waited_ms);
         }
         self.queue.names.saw(consumer, now);
     }
 
-    /// Above every token before it, also those that this node never saw, as far as clocks agree.
+    /// Above every token before it, also those of a queue that was here before, and those that this
+    /// node never saw, as far as clocks agree.
     fn next_token(&self) -> u64 {
         let by_clock = self.now().saturating_mul(1000).min(MAX_STORED_TOKEN);
         let by_clock = if Fault::TokensStartAnew.is_on() { 0 } else { by_clock };
-        self.queue.head.last_token.saturating_add(1).max(by_clock).min(MAX_TOKEN)
+        let last = if Fault::TokensStartAnew.is_on() { 0 } else { self.turn.last_token };
+        self.queue.head.last_token.max(last).saturating_add(1).max(by_clock).min(MAX_TOKEN)
     }
 
     /// The reply of LEASE about `effects.granted`: null if it is empty.

@@ -136,6 +136,11 @@ impl Queue {
         self.head.newest_ms
     }
 
+    /// The last token that it has given.
+    pub fn last_token(&self) -> u64 {
+        self.head.last_token
+    }
+
     /// Its policy.
     pub fn policy(&self) -> &Policy {
         &self.head.policy

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::clock::MAX_AHEAD_MS;
+
 /// The most grants that are noted: more than any rate counts, and what a snapshot may have.
 pub(crate) const MAX_GRANTS: u64 = 20_000;
 
@@ -48,8 +50,14 @@ impl Grants {
     /// When the next grant is possible, if not now.
     pub(crate) fn barred_until(&self, now: u64, rate: Option<Rate>) -> Option<u64> {
         let rate = rate?;
+        // What lies far in the future was granted by an absurd clock, set right since: it says nothing.
+        let far = now.saturating_add(MAX_AHEAD_MS);
+        let known = match self.0.back() {
+            Some(last) if *last > far => self.0.partition_point(|at| *at <= far),
+            _ => self.0.len(),
+        };
         // The n-th grant from the end is the one that must be out of the interval.
-        let nth = self.0.len().checked_sub(usize::try_from(rate.n).ok()?)?;
+        let nth = known.checked_sub(usize::try_from(rate.n).ok()?)?;
         let free = self.0.get(nth)?.saturating_add(rate.ms);
         (free > now).then_some(free)
     }
@@ -98,5 +106,16 @@ mod tests {
         assert_eq!(grants.iter().len(), before - 1);
         grants.add(now, None);
         assert_eq!(grants, Grants::default());
+    }
+
+    #[test]
+    fn grants_of_an_absurd_clock_bar_nobody() {
+        let rate = Some(Rate { n: 2, ms: 100 });
+        let mut grants = Grants::default();
+        [9_000_000, 9_000_001, 9_000_050].into_iter().for_each(|at| grants.add(at, rate));
+        assert_eq!(grants.barred_until(1_000, rate), None);
+        grants.add(1_000, rate);
+        grants.add(1_010, rate);
+        assert_eq!(grants.barred_until(1_020, rate), Some(1_100), "the rate holds among those that are");
     }
 }

@@ -112,7 +112,8 @@ impl Run<'_, '_> {
         out.array(3);
         out.uint(moved);
         out.uint(skipped);
-        out.int(i64::from(more));
+        // If all that were looked at stay, they would be in the way of the same call again.
+        out.int(i64::from(more && moved > 0));
     }
 
     pub(crate) fn set(&mut self, id: JobId, priority: Option<i8>, when: Option<When>) -> i64 {

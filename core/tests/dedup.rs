@@ -236,6 +236,23 @@ fn redrive_does_not_take_a_key_from_its_owner() {
     assert_eq!(push(&mut q, "x", ""), (dead[1].clone(), 0));
 }
 
+/// Whoever repeats it until it says that there is no more comes to an end, and can go on behind.
+#[test]
+fn redrive_among_very_many_whose_key_is_taken() {
+    let mut q = queue("");
+    for _ in 0..1_005 {
+        push(&mut q, "x", "");
+        lease_and(&mut q, "NACK", "DEAD");
+    }
+    let taken_until = q.now;
+    q.now += 1;
+    q.cmd("RQ.PUSH last");
+    lease_and(&mut q, "NACK", "DEAD");
+    push(&mut q, "owner", "");
+    assert_eq!(q.cmd("RQ.REDRIVE COUNT 2"), ints(&[0, 1_002, 0]));
+    assert_eq!(q.cmd(&format!("RQ.REDRIVE COUNT 2 AFTER {taken_until}")), ints(&[1, 0, 0]));
+}
+
 /// A window that is over does not keep a redriven job from its key, however much is due.
 #[test]
 fn a_redriven_job_takes_a_key_whose_window_is_over() {

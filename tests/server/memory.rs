@@ -24,6 +24,7 @@ fn b38_what_grows_is_refused() {
         "RQ.CREATE new",
         "RQ.CREATE q LEASE 5",
         "RQ.SCHEDULE q s EVERY 60000 PAYLOAD x",
+        "RQ.PAUSE new",
     ] {
         assert!(server.error(line).starts_with("OOM "), "{line}");
     }
@@ -39,6 +40,9 @@ fn b38_what_finishes_or_looks_works() {
     assert_eq!(server.codes(format!("RQ.REDRIVE q {}", q.dead)), [1]);
     assert_eq!(server.run(format!("RQ.SET q {} DELAY 0", q.scheduled)), 1);
     assert_eq!(server.run("RQ.ALTER q MAXDELIVERIES 5"), "OK");
+    server.run("RQ.PAUSE q");
+    assert!(server.lease("q w").is_empty(), "workers can be stopped");
+    server.run("RQ.RESUME q");
     let taken = server.lease("q w COUNT 4");
     assert_eq!(server.codes(format!("RQ.NACK q {}", taken[0])), [1]);
     assert_eq!(server.codes(format!("RQ.NACK q {} DEAD ERROR full", taken[1])), [2]);

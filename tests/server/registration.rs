@@ -27,7 +27,7 @@ pub const COMMANDS: &[(&str, i64, &str, &str)] = &[
     ("rq.schedule", -6, "write denyoom", "RW insert"),
     ("rq.unschedule", -3, "write", "RW update"),
     ("rq.schedules", 2, "readonly", "RO access"),
-    ("rq.pause", -2, "write denyoom fast", "RW insert"),
+    ("rq.pause", -2, "write fast", "RW insert"),
     ("rq.resume", -2, "write fast", "RW update"),
     ("rq.groups", -2, "readonly", "RO access"),
     ("rq.consumers", -2, "readonly", "RO access"),

@@ -62,8 +62,10 @@ fn b65_a_slot_is_not_made_twice_over_failovers() {
         a.run("CLIENT PAUSE 60000 WRITE");
         b.wait_in_step(&a);
         b.run("REPLICAOF NO ONE");
-        a.follow(&b);
+        // What the new primary sends has to wait for the end of the pause, too.
+        a.run(format!("REPLICAOF 127.0.0.1 {}", b.port));
         a.run("CLIENT UNPAUSE");
+        a.follow(&b);
         (a, b) = (b, a);
     }
     let now = a.now();

@@ -1,7 +1,7 @@
 //! What a token is good for, line by line of the command reference: after expiry, after every
 //! verb that spends it, after the next lease, after REDRIVE and DEL. Cases B06 and B07.
 
-use crate::harness::{wait_until, Client, Job, Scene};
+use crate::harness::{jobs, wait_until, Client, Job, Scene, Server};
 
 const VERBS: [&str; 4] = ["ACK", "NACK", "RELEASE", "EXTEND"];
 
@@ -333,4 +333,73 @@ fn b07_side_writes_of_a_stale_worker_leave_no_trace() {
     assert_eq!(s.run("EXISTS q"), 0, "no verb that names a job makes a queue");
     assert_ne!(s.push("q again"), other);
     s.verify();
+}
+
+/// Whatever happens to the key: a database that refuses lower tokens must never meet one twice.
+#[test]
+fn tokens_grow_over_all_that_makes_the_queue_anew() {
+    let s = Scene::new();
+    let mut last = 0;
+    let mut grows = |token: i64, how: &str| {
+        assert!(token > last, "{how}: {token} after {last}");
+        last = token;
+    };
+    for _ in 0..20 {
+        // All in one turn, in less than a millisecond.
+        let push_lease = ["RQ.PUSH q x", "RQ.LEASE q w"];
+        let rounds: Vec<&str> = std::iter::repeat_n(["DEL q", push_lease[0], push_lease[1]], 20).flatten().collect();
+        for reply in s.multi(&rounds).iter().skip(2).step_by(3) {
+            grows(jobs(reply)[0].token, "DEL");
+        }
+    }
+    s.run("DEL q");
+    s.run(format!("RQ.MPUSH q 10000 {}", vec!["x"; 10_000].join(" ")));
+    grows(s.lease("q w COUNT 10000").last().expect("leases").token, "a crowd");
+    s.run("DEL q");
+    s.push("q x");
+    grows(s.lease_one("q w").token, "DEL after tokens ahead of the clock");
+    s.run("RQ.MPUSH q 3 a b c");
+    let dump = s.run("DUMP q");
+    grows(s.lease_one("q w").token, "LEASE");
+    assert_eq!(s.cmd(&[b"RESTORE".as_slice(), b"q", b"0", dump.bytes(), b"REPLACE"]), "OK");
+    grows(s.lease_one("q w").token, "RESTORE");
+    s.run("COPY q other");
+    grows(s.lease_one("q w").token, "LEASE");
+    s.run("RENAME other q");
+    grows(s.lease_one("q w").token, "RENAME");
+    s.run("FLUSHALL");
+    s.push("q x");
+    grows(s.lease_one("q w").token, "FLUSHALL");
+    s.verify();
+}
+
+#[test]
+fn tokens_grow_over_a_promotion_after_del() {
+    let primary = Server::start();
+    let replica = primary.replica(&[]);
+    let push = format!("RQ.MPUSH q 10000 {}", vec!["x"; 10_000].join(" "));
+    let rounds: Vec<&str> = std::iter::repeat_n(["DEL q", &push, "RQ.LEASE q w COUNT 10000"], 10).flatten().collect();
+    let replies = primary.multi(&rounds);
+    let last = jobs(replies.last().expect("replies")).last().expect("leases").token;
+    primary.run("DEL q");
+    replica.wait_in_step(&primary);
+    replica.run("REPLICAOF NO ONE");
+    replica.push("q x");
+    assert!(replica.lease_one("q w").token > last);
+}
+
+/// A queue from a server with a wild clock, or a forged one, is no matter of others.
+#[test]
+fn an_absurd_token_stays_with_its_queue() {
+    let mut s = Server::start();
+    s.advance(20 * 3_600_000);
+    s.push("wild x");
+    let wild = s.lease_one("wild w").token;
+    let dump = s.run("DUMP wild");
+    let other = Server::start();
+    assert_eq!(other.cmd(&[b"RESTORE".as_slice(), b"wild", b"0", dump.bytes()]), "OK");
+    other.push("wild y");
+    assert!(other.lease_one("wild w").token > wild, "there it goes on from there");
+    other.push("q x");
+    assert!(other.lease_one("q w").token < wild - 19 * 3_600_000_000);
 }

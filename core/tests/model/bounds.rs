@@ -15,7 +15,8 @@ pub enum Barred {
 /// When the next grant is possible, if not at `now`.
 pub fn reopens(grants: &[u64], rate: Option<(u64, u64)>, now: u64) -> Option<u64> {
     let (n, ms) = rate?;
-    let mut latest = grants.to_vec();
+    // Of an absurd clock, more than an hour ahead, nothing is believed.
+    let mut latest: Vec<u64> = grants.iter().copied().filter(|at| *at <= now + 3_600_000).collect();
     latest.sort_unstable_by(|a, b| b.cmp(a));
     // The n-th before the next one must be out of the interval.
     latest.get(n as usize - 1).map(|at| at + ms).filter(|free| *free > now)

@@ -290,7 +290,7 @@ impl Reference {
             let due = now + many.spread.unwrap_or(0) * k as u64 / chosen.len() as u64;
             self.redrive(now, id, due, many.priority);
         }
-        ints([chosen.len() as i64, skipped, i64::from(more)])
+        ints([chosen.len() as i64, skipped, i64::from(more && !chosen.is_empty())])
     }
 
     /// The page of PEEK that follows the job `after`.
