@@ -242,7 +242,11 @@ impl<'a> Worker<'a> {
                 50..62 => {
                     let (options, sent) = (self.options(), now());
                     if let Some(reply) = self.settle("ACKLEASE", queue, &job, &format!(" {} {options}", self.name), false) {
-                        self.done(&job, &reply.array()[0], sent);
+                        match &reply.array()[0] {
+                            // Not inside the gate: its queue may be under another name just now.
+                            code if *code == -1 => self.world.ledger().not_acked(&job.text(), job.token),
+                            code => self.done(&job, code, sent),
+                        }
                         jobs.extend(self.take(&reply.array()[1], sent));
                     }
                 }
@@ -274,17 +278,19 @@ impl<'a> Worker<'a> {
     fn settle(&mut self, verb: &str, queue: &str, job: &Job, options: &str, gate: bool) -> Option<Reply> {
         let world = self.world;
         self.world.ledger().ending(&job.text(), job.token);
+        if verb.starts_with("ACK") {
+            self.world.ledger().acking(&job.text(), job.token);
+        }
         let line = format!("RQ.{verb} {queue} {job}{options}");
         let inside = gate.then(|| world.gate.read().expect("the gate"));
-        let sent = now();
         let answer = self.conn.ask(world, &mut self.chance, &line);
         drop(inside);
         match answer {
             Answer::Reply(reply) => Some(reply),
             answer => {
                 // Who was UNBLOCKED while it waited for the next job has acknowledged the last.
-                if verb == "ACKLEASE" || (verb == "ACK" && matches!(answer, Answer::Unknown)) {
-                    world.ledger().acked(&job.text(), job.token, Code::Unknown, When::since(sent));
+                if verb == "ACK" && !matches!(answer, Answer::Unknown) {
+                    world.ledger().not_acked(&job.text(), job.token);
                 }
                 None
             }
@@ -302,16 +308,15 @@ impl<'a> Worker<'a> {
     }
 
     fn done(&mut self, job: &Job, code: &Reply, sent: i64) {
-        let mut when = When::since(sent);
-        if self.chance.one_in(4) {
-            when.safe = matches!(self.conn.ask(self.world, &mut self.chance, "WAIT 1 500"), Answer::Reply(Reply::Int(1..)));
-        }
         let code = match code.int() {
             1 => Code::Finished,
             0 => Code::NotYours,
             _ => Code::Gone,
         };
-        self.world.ledger().acked(&job.text(), job.token, code, when);
+        self.world.ledger().acked(&job.text(), job.token, code, When::since(sent));
+        if self.chance.one_in(4) && matches!(self.conn.ask(self.world, &mut self.chance, "WAIT 1 500"), Answer::Reply(Reply::Int(1..))) {
+            self.world.ledger().is_safe(&job.text(), job.token);
+        }
     }
 
     fn extend(&mut self, queue: &str, job: &Job) {

@@ -149,6 +149,7 @@ fn the_judge_sees() {
         ledger.findings.join("; ")
     };
     let ack = |ledger: &mut Ledger, code, at| {
+        ledger.acking("0.x", 6_000_000);
         ledger.acked("0.x", 6_000_000, code, When { sent: at, told: at, safe: false });
     };
     let lease = |ledger: &mut Ledger, token| ledger.delivered(&job(token), "w", token / 1000, 6);
@@ -176,6 +177,7 @@ fn the_judge_sees() {
     let twice = |ledger: &mut Ledger| {
         lease(ledger, 6_000_000);
         lease(ledger, 6_900_000);
+        ledger.acking("0.x", 6_900_000);
         ledger.acked("0.x", 6_900_000, Code::Finished, When { sent: 6_950, told: 6_950, safe: false });
     };
     assert!(found(&twice).contains("two live leases"));

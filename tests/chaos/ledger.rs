@@ -214,12 +214,39 @@ impl Ledger {
         }
     }
 
+    /// Before it is sent: others may find the job gone before the worker has the reply.
+    pub fn acking(&mut self, payload: &str, token: i64) {
+        if let Some(job) = self.job(payload) {
+            job.acks.push(Ack { token, code: Code::Unknown, when: When::since(now()) });
+        }
+    }
+
+    /// The answer to the last one with this token.
     pub fn acked(&mut self, payload: &str, token: i64, code: Code, when: When) {
         if code == Code::Finished {
             self.totals.acknowledged += 1;
         }
-        if let Some(job) = self.job(payload) {
-            job.acks.push(Ack { token, code, when });
+        if let Some(ack) = self.last_ack(payload, token) {
+            *ack = Ack { token, code, when };
         }
+    }
+
+    /// A replica has it too.
+    pub fn is_safe(&mut self, payload: &str, token: i64) {
+        if let Some(ack) = self.last_ack(payload, token) {
+            ack.when.safe = true;
+        }
+    }
+
+    /// It was refused, or its answer says nothing.
+    pub fn not_acked(&mut self, payload: &str, token: i64) {
+        if let Some(job) = self.job(payload) {
+            let last = job.acks.iter().rposition(|ack| ack.token == token);
+            last.map(|at| job.acks.remove(at));
+        }
+    }
+
+    fn last_ack(&mut self, payload: &str, token: i64) -> Option<&mut Ack> {
+        self.job(payload)?.acks.iter_mut().rfind(|ack| ack.token == token)
     }
 }
