@@ -74,7 +74,9 @@ pub fn create(primary: &Client) {
             NARROW => "GROUPLIMIT 2 CONCURRENCY 5",
             _ => "",
         };
-        primary.run(format!("RQ.CREATE {queue} LEASE 800 MAXDELIVERIES {MAXDELIVERIES} MAXEXPIRIES 0 BACKOFF 5 50 {more}"));
+        let line = format!("RQ.CREATE {queue} LEASE 800 MAXDELIVERIES {MAXDELIVERIES} MAXEXPIRIES 0 BACKOFF 5 50 {more}");
+        // What was just removed may not have been freed yet.
+        wait_until("memory", || !primary.try_run(&line).is_error());
     }
 }
 
