@@ -69,9 +69,10 @@ impl Ledger {
             leases.sort_by_key(|(lease, _)| lease.token);
             for pair in leases.windows(2) {
                 let ((before, one), (after, other)) = (pair[0], pair[1]);
-                let end = before.ended.unwrap_or(i64::MAX).min(before.until);
+                let end_of = |lease: &Lease| lease.ended.unwrap_or(i64::MAX).min(lease.until);
+                let meet = after.granted + SLACK < end_of(before) && before.granted + SLACK < end_of(after);
                 // A lease that was lost with its server ends for nobody else.
-                if after.granted + SLACK < end && !self.doubtful_lease(before) && !self.doubtful_lease(after) {
+                if meet && !self.doubtful_lease(before) && !self.doubtful_lease(after) {
                     found.push(format!("{lane:?}: two live leases: {one} {before:?}, {other} {after:?}"));
                 }
             }

@@ -208,6 +208,10 @@ impl Ledger {
     pub fn extended(&mut self, payload: &str, token: i64, sent: i64, ms: i64) {
         let lease = self.job(payload).and_then(|job| job.leases.iter_mut().find(|lease| lease.token == token));
         if let Some(lease) = lease {
+            // Late, it leases the job again, and others may have had their turn meanwhile.
+            if sent > lease.until {
+                lease.granted = sent;
+            }
             // It may also have become shorter.
             lease.until = sent + ms;
             lease.touched = When::since(sent);

@@ -152,6 +152,8 @@ impl Nemesis<'_> {
         self.linked(new);
         self.fault(&format!("kill {}, promote {}", self.cluster.nodes[old].port, self.cluster.nodes[new].port));
         let from = now();
+        // What was answered before this is on the replica.
+        self.cluster.nodes[new].wait_in_step(&self.cluster.nodes[old]);
         self.cluster.nodes[old].stop(Stop::Kill);
         self.world.port.store(self.cluster.nodes[new].port, SeqCst);
         // No vote: the nodes need not agree in time that the old one is dead.
