@@ -5,7 +5,7 @@
 //! next one, so that a million due jobs hold up nobody.
 //!
 //! Not everywhere may it write. On a replica its writes would succeed, and diverge. In a pause of
-//! writes the server would end itself. Then it looks again later.
+//! writes the server would end itself. Then it looks again later, and as soon as a pause has ended.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -3,7 +3,9 @@
 //! Pure: the shell reads the clocks. Queue time never goes back. It is the wall clock, except
 //! where that is behind what was decided before (it was stepped back, or ops came from a node
 //! whose clock is ahead): then queue time goes on at half the pace of the monotonic clock until
-//! the wall has caught up, so that deadlines are never frozen and the surplus is shed gently.
+//! the wall has caught up, so that deadlines are never frozen and the surplus is shed gently. That
+//! is so for up to an hour ([`MAX_AHEAD_MS`]). What a clock further ahead has left behind is ignored
+//! where it cannot be true (leases, grants), and else waited for (delays, pauses, slots).
 
 use crate::job::token_ms;
 use crate::limits::MAX_TIME_MS;
